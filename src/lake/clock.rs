@@ -1,0 +1,46 @@
+//! Time and chance: one port each, so that a simulation can own them.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+
+/// Wall clock and waiting.
+#[async_trait]
+pub trait Clock: Send + Sync {
+    /// Milliseconds since the epoch.
+    fn now_ms(&self) -> i64;
+    /// Waits.
+    async fn sleep(&self, time: Duration);
+}
+
+/// Random numbers.
+pub trait Chance: Send + Sync {
+    /// A random number.
+    fn next(&self) -> u64;
+}
+
+/// The machine's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+#[async_trait]
+impl Clock for SystemClock {
+    fn now_ms(&self) -> i64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    async fn sleep(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+}
+
+/// The machine's randomness.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemChance;
+
+impl Chance for SystemChance {
+    fn next(&self) -> u64 {
+        (uuid::Uuid::new_v4().as_u128() >> 64) as u64
+    }
+}

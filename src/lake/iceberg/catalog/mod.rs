@@ -1,0 +1,60 @@
+//! The catalog port: who holds the pointer to a table's current metadata.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use iceberg::io::FileIO;
+use iceberg::spec::TableMetadata;
+use iceberg::{TableRequirement, TableUpdate};
+
+use crate::lake::{Control, Pointer, Result};
+use crate::model::ident::TableName;
+
+/// A table as its catalog handed it out.
+#[derive(Clone)]
+pub struct Loaded {
+    /// The name it was asked for.
+    pub name: TableName,
+    /// The catalog's pointer.
+    pub metadata_location: String,
+    /// The metadata it points at.
+    pub metadata: Arc<TableMetadata>,
+    /// Access to its files.
+    pub io: FileIO,
+}
+
+/// The catalog's answer to one commit request.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Applied; the new metadata location.
+    Landed(String),
+    /// Proven not applied: a requirement does not hold any more.
+    Moved,
+    /// Proven not applied, and a retry would not help.
+    Rejected(String),
+    /// It may have been applied, or still be.
+    Unknown(String),
+}
+
+/// A catalog of Iceberg tables. One attempt per commit request: no
+/// implementation retries a commit, nor lets its transport do so.
+#[async_trait]
+pub trait Catalog: Send + Sync {
+    /// The configured name.
+    fn name(&self) -> &str;
+
+    /// Every Iceberg table with its pointer.
+    async fn list(&self) -> Result<Vec<Pointer>>;
+
+    /// Loads a table fresh. `None` when no table has the name.
+    async fn load(&self, name: &TableName) -> Result<Option<Loaded>>;
+
+    /// Asks once that `updates` be applied to `base` under `requirements`.
+    /// `control` is told of every file begun and, last before the catalog is
+    /// asked, of the asserted metadata location.
+    async fn commit(&self, base: &Loaded, requirements: Vec<TableRequirement>, updates: Vec<TableUpdate>, control: &dyn Control) -> Result<Answer>;
+
+    /// Creates a table (and its namespace, where it is missing) from complete metadata.
+    async fn create(&self, name: &TableName, metadata: TableMetadata) -> Result<Loaded>;
+}

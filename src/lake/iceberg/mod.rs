@@ -1,0 +1,3 @@
+//! Apache Iceberg behind the [`Format`](crate::lake::Format) port.
+
+pub mod catalog;

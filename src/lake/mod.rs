@@ -1,0 +1,196 @@
+//! Ports to the lake, and their adapters: tables in a format, clock, chance.
+
+pub mod clock;
+pub mod error;
+pub mod iceberg;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+pub use error::Error;
+
+use crate::model::file::{Entry, ManifestRef};
+use crate::model::ident::TableName;
+use crate::model::killpoint::KillPoint;
+use crate::model::outcome::{Outcome, Resolution};
+use crate::model::partition::PartitionKey;
+use crate::model::plan::{AttemptId, Path, Plan, ScopeFiles};
+use crate::model::table::TableView;
+
+/// The result of a call into the lake.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A catalog's row: which metadata a name points at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pointer {
+    /// The name.
+    pub name: TableName,
+    /// The current metadata location.
+    pub metadata_location: String,
+}
+
+/// All tables of one table format, over every configured catalog.
+#[async_trait]
+pub trait Format: Send + Sync {
+    /// The names of the configured catalogs.
+    fn catalogs(&self) -> Vec<String>;
+
+    /// Every table of a catalog with its pointer, in one cheap request.
+    async fn list(&self, catalog: &str) -> Result<Vec<Pointer>>;
+
+    /// Loads a table fresh from its catalog. `None` when no table has the name.
+    async fn load(&self, name: &TableName, reference: &str) -> Result<Option<Arc<dyn Table>>>;
+}
+
+/// One table, loaded at one moment; nothing in it changes afterwards.
+#[async_trait]
+pub trait Table: Send + Sync {
+    /// Its metadata, reduced.
+    fn view(&self) -> &TableView;
+
+    /// The manifest list of a snapshot.
+    async fn manifests(&self, snapshot_id: i64) -> Result<Vec<ManifestRef>>;
+
+    /// A manifest's entries, projected, all statuses. Snapshot ids are inherited.
+    async fn entries(&self, manifest: &ManifestRef) -> Result<Vec<Entry>>;
+
+    /// The exact files of a partition at the head, with the deletes that apply
+    /// to each by the specification's scope rules.
+    async fn scope(&self, scope: &PartitionKey) -> Result<ScopeFiles>;
+
+    /// Writes the outputs of a plan. Inputs are never touched. Every path is
+    /// told to `control` before its file is begun.
+    async fn rewrite(&self, plan: &Plan, attempt: &AttemptId, control: &dyn Control) -> Result<Written>;
+
+    /// Proves from the rows read back that the outputs hold the rows of the
+    /// inputs less the deleted ones. Independent of the code that wrote them.
+    async fn verify(&self, plan: &Plan, written: &Written) -> Result<Proof>;
+
+    /// One attempt to replace the inputs by the outputs, on this state of the
+    /// table as base. Validates first that every input is live and unchanged and
+    /// that the deletes that apply to the inputs are exactly the plan's.
+    ///
+    /// A crash before the catalog is asked leaves files that `control` was told
+    /// of; a crash after it is resolved by [`Table::find_attempt`] on a fresh load.
+    async fn commit(&self, plan: &Plan, written: &Written, commit: &Commit<'_>) -> Result<Outcome>;
+
+    /// Looks for an attempt in this state of the table. `asserted` is the
+    /// metadata location on which the attempt's swap depended.
+    fn find_attempt(&self, attempt: &AttemptId, asserted: &str) -> Resolution;
+
+    /// Rolls the branch back from our replace snapshot, while it is the head, to
+    /// its parent.
+    async fn undo(&self, snapshot_id: i64, commit: &Commit<'_>) -> Result<Outcome>;
+
+    /// Removes files of an attempt that is proven not to have landed. Missing
+    /// files are no error. Refuses a path outside the table's location.
+    async fn remove_outputs(&self, proof: &NotLanded, paths: &[String]) -> Result<()>;
+}
+
+/// Proof that an attempt's files are in no table: only a proven failure makes
+/// one, and nothing else lets a file be removed.
+#[derive(Debug)]
+pub struct NotLanded {
+    attempt: AttemptId,
+}
+
+impl NotLanded {
+    /// From a commit that was answered with a proven failure; `None` otherwise.
+    pub fn from_outcome(attempt: &AttemptId, outcome: &Outcome) -> Option<Self> {
+        matches!(outcome, Outcome::Conflict(_) | Outcome::Rejected { .. }).then(|| Self { attempt: attempt.clone() })
+    }
+
+    /// From a look at the table that proves it; `None` otherwise.
+    pub fn from_resolution(attempt: &AttemptId, resolution: &Resolution) -> Option<Self> {
+        (*resolution == Resolution::NotLanded).then(|| Self { attempt: attempt.clone() })
+    }
+
+    /// From a journal that shows that the catalog was never asked.
+    pub fn never_asked(attempt: &AttemptId) -> Self {
+        Self { attempt: attempt.clone() }
+    }
+
+    /// The attempt.
+    pub fn attempt(&self) -> &AttemptId {
+        &self.attempt
+    }
+}
+
+/// Who commits, and how it is watched.
+pub struct Commit<'a> {
+    /// The attempt's id, written into the snapshot summary.
+    pub attempt: &'a AttemptId,
+    /// This process' lasting id, written into the snapshot summary.
+    pub instance: &'a str,
+    /// The attempt's control.
+    pub control: &'a dyn Control,
+    /// Wall clock in milliseconds since the epoch, for the snapshot's time.
+    pub now_ms: i64,
+    /// A random number for ids and file names.
+    pub nonce: u64,
+}
+
+/// How an attempt is watched and stopped.
+#[async_trait]
+pub trait Control: Send + Sync {
+    /// A file is about to be begun: journaled before this returns.
+    async fn will_write(&self, path: &str) -> Result<()>;
+
+    /// The catalog is about to be asked to swap this metadata location for a new
+    /// one: journaled before this returns.
+    async fn will_commit(&self, asserted: &str) -> Result<()>;
+
+    /// Errs when the job must stop: cancelled, or its bound is reached. Asked
+    /// at least once a row batch or row group.
+    fn check(&self) -> Result<()>;
+
+    /// Rows and bytes read so far, for progress.
+    fn progress(&self, rows: u64, bytes: u64);
+
+    /// A named place was passed.
+    fn reached(&self, point: KillPoint);
+}
+
+/// One file that a rewrite made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Path as the metadata will spell it.
+    pub path: String,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Rows.
+    pub records: u64,
+}
+
+/// What a rewrite made.
+pub struct Written {
+    /// The path taken.
+    pub path: Path,
+    /// Why that path: the finding that decided it.
+    pub path_reason: String,
+    /// The outputs, in row order; empty when every row was deleted.
+    pub outputs: Vec<Output>,
+    /// Rows read, deleted ones included.
+    pub rows_in: u64,
+    /// Rows deleted by the plan's deletes.
+    pub rows_deleted: u64,
+    /// Bytes read from the store.
+    pub bytes_read: u64,
+    /// The format's own detail, from `rewrite` to `verify` and `commit`.
+    pub detail: Arc<dyn Any + Send + Sync>,
+}
+
+/// What the proof found equal.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Proof {
+    /// Rows of the inputs that live.
+    pub rows: u64,
+    /// Columns whose null counts were compared with the inputs' manifests.
+    pub null_counts: usize,
+    /// Columns whose ordered hashes were compared.
+    pub columns: usize,
+    /// Ordered hash over all columns, in hexadecimal.
+    pub hash: String,
+}

@@ -1,0 +1,108 @@
+//! What was decided about a scope, with its numbers and its reason.
+
+use serde::{Deserialize, Serialize};
+
+use super::ident::{TableIdent, TableName};
+use super::partition::PartitionKey;
+use super::refusal::Refused;
+use super::traits::Traits;
+
+/// A decision about one partition, kept so that it can be asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// The table.
+    pub table: TableIdent,
+    /// Its name at the time.
+    pub name: TableName,
+    /// The partition.
+    pub scope: PartitionKey,
+    /// The snapshot whose layout was judged.
+    pub snapshot_id: i64,
+    /// When, in milliseconds since the epoch.
+    pub at_ms: i64,
+    /// What was decided.
+    pub verdict: Verdict,
+    /// Whether the settings let it be carried out, or it is advice.
+    pub act: bool,
+    /// Every check made, in order, with each number against its threshold.
+    pub checks: Vec<Check>,
+    /// The traits judged.
+    pub traits: Traits,
+}
+
+/// One check of a decision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// A filter's, rule's or trait's name.
+    pub name: String,
+    /// The number found.
+    pub value: f64,
+    /// The number it was held against.
+    pub threshold: f64,
+    /// Whether the check let the scope pass (filters) or fired (rules).
+    pub passed: bool,
+    /// What the numbers mean, in words.
+    pub note: String,
+}
+
+/// What was decided.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "verdict", rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Compact at once, budget permitting.
+    Now {
+        /// The rule that fired.
+        rule: String,
+        /// Estimated cost in GB-hours.
+        gb_hours: f64,
+        /// Estimated reduction in files.
+        gain: u64,
+    },
+    /// Wait for a round, ranked.
+    Queued {
+        /// Estimated cost in GB-hours.
+        gb_hours: f64,
+        /// Estimated reduction in files.
+        gain: u64,
+    },
+    /// Left alone, for now or for good.
+    Not {
+        /// The reason.
+        reason: Reason,
+    },
+}
+
+/// Why a scope is left alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+pub enum Reason {
+    /// A named refusal.
+    Refused(Refused),
+    /// Switched off by the settings or a table property.
+    Disabled,
+    /// Paused by hand.
+    Paused,
+    /// Created too recently.
+    TooNew {
+        /// When it becomes eligible, in milliseconds since the epoch.
+        until_ms: i64,
+    },
+    /// Fewer bytes than are worth a job.
+    TooSmall,
+    /// Rewritten too recently, or a rewrite gained nothing.
+    CoolingDown {
+        /// When it becomes eligible.
+        until_ms: i64,
+    },
+    /// Written to too recently.
+    QuietWindow {
+        /// When it becomes eligible if nobody writes.
+        until_ms: i64,
+    },
+    /// Work on it is under way.
+    InFlight,
+    /// No rule fires and there is nothing to gain.
+    Healthy,
+    /// A rule would fire but the plan it would make is empty.
+    NothingToGain,
+}

@@ -1,0 +1,16 @@
+//! The shared words of the project: plain data, no IO, nothing of ours imported.
+
+pub mod decision;
+pub mod event;
+pub mod file;
+pub mod ident;
+pub mod killpoint;
+pub mod layout;
+pub mod location;
+pub mod outcome;
+pub mod partition;
+pub mod plan;
+pub mod policy;
+pub mod refusal;
+pub mod table;
+pub mod traits;

@@ -1,0 +1,172 @@
+//! A decision made exact: files in, what applies to them, and its bounds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::file::{Content, FileKey};
+use super::ident::{TableIdent, TableName};
+use super::outcome::Conflict;
+use super::partition::PartitionKey;
+
+/// A live data file with the deletes that apply to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LiveFile {
+    /// Path as the metadata spells it.
+    pub path: Arc<str>,
+    /// File size in bytes.
+    pub bytes: u64,
+    /// Rows, deleted ones included.
+    pub records: u64,
+    /// Data sequence number.
+    pub data_sequence: i64,
+    /// The sort order that its writer claims, if any.
+    pub sort_order_id: Option<i32>,
+    /// Keys of the deletes that apply by the specification's scope rules,
+    /// ascending.
+    pub deletes: Vec<FileKey>,
+}
+
+/// A live delete file that applies to some file of the scope.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LiveDelete {
+    /// Identity.
+    pub key: FileKey,
+    /// Kind of deletes.
+    pub content: Content,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Deleted positions or keys.
+    pub records: u64,
+    /// Data sequence number.
+    pub data_sequence: i64,
+}
+
+/// The exact state of one partition at one snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScopeFiles {
+    /// The snapshot read.
+    pub snapshot_id: i64,
+    /// Its sequence number: outputs of a rewrite planned here carry it, in
+    /// every retry, so that newer equality deletes still hold.
+    pub sequence_number: i64,
+    /// The partition.
+    pub scope: PartitionKey,
+    /// Live data files, ascending by path.
+    pub files: Vec<LiveFile>,
+    /// Delete files that apply to at least one of them, by key.
+    pub deletes: BTreeMap<FileKey, LiveDelete>,
+}
+
+/// How a rewrite makes its outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Path {
+    /// Row groups copied whole; nothing is decoded.
+    Splice,
+    /// Values decoded and encoded.
+    ReEncode,
+}
+
+/// What is to be rewritten. A plan outlives its attempts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The table.
+    pub table: TableIdent,
+    /// Its name when planned.
+    pub name: TableName,
+    /// The branch.
+    pub reference: String,
+    /// The snapshot it was planned on.
+    pub snapshot_id: i64,
+    /// Data sequence number that the outputs carry.
+    pub sequence_number: i64,
+    /// The partition.
+    pub scope: PartitionKey,
+    /// Why: a rule's name, `score`, or `request`.
+    pub reason: String,
+    /// Files to replace, ascending by path; never empty.
+    pub inputs: Vec<LiveFile>,
+    /// The deletes that apply to the inputs, ascending by key.
+    pub deletes: Vec<LiveDelete>,
+    /// Size at which outputs are cut, in bytes.
+    pub target_file_size: u64,
+    /// The upper bound that it reserves and at which it is stopped.
+    pub bound: Bound,
+}
+
+impl Plan {
+    /// Bytes of the inputs.
+    pub fn input_bytes(&self) -> u64 {
+        self.inputs.iter().map(|f| f.bytes).sum()
+    }
+
+    /// Rows of the inputs, deleted ones included.
+    pub fn input_records(&self) -> u64 {
+        self.inputs.iter().map(|f| f.records).sum()
+    }
+
+    /// The gate before a rewrite and again in every commit: holds the plan
+    /// against the present state of its partition.
+    ///
+    /// Invariants checked:
+    /// * every input is live, with the size, row count and data sequence number
+    ///   that were planned;
+    /// * the deletes that apply to each input are exactly those planned: one
+    ///   more would be undone by the rewrite, one fewer (a rollback) would stay
+    ///   applied for ever.
+    ///
+    /// Appends to the partition do not make a plan stale.
+    pub fn check(&self, now: &ScopeFiles) -> Result<(), Conflict> {
+        let mut gone = Vec::new();
+        let mut changed = Vec::new();
+        for input in &self.inputs {
+            let live = now.files.binary_search_by(|f| f.path.cmp(&input.path)).ok().and_then(|i| now.files.get(i));
+            match live {
+                Some(live) if live == input => {}
+                Some(live) if (live.bytes, live.records, live.data_sequence) == (input.bytes, input.records, input.data_sequence) => {
+                    changed.push(input.path.to_string());
+                }
+                _ => gone.push(input.path.to_string()),
+            }
+        }
+        gone.truncate(CONFLICT_SAMPLE);
+        changed.truncate(CONFLICT_SAMPLE);
+        if !gone.is_empty() {
+            return Err(Conflict::InputGone { files: gone });
+        }
+        if !changed.is_empty() {
+            return Err(Conflict::DeletesChanged { files: changed });
+        }
+        Ok(())
+    }
+}
+
+/// How many file names a conflict carries.
+const CONFLICT_SAMPLE: usize = 5;
+
+/// The upper bound of one job.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bound {
+    /// GB-hours reserved: memory limit × time limit.
+    pub gb_hours: f64,
+    /// Wall time after which the job is stopped, in milliseconds.
+    pub millis: i64,
+    /// Memory in bytes.
+    pub memory: u64,
+}
+
+/// Ids that last: of a job (the plan), and of one try to carry it out.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct JobId(pub String);
+
+/// See [`JobId`]. Written into the snapshot summary, which is how an unknown
+/// outcome is resolved.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct AttemptId(pub String);
+
+/// The snapshot summary key that holds the attempt id.
+pub const ATTEMPT_KEY: &str = "afterwrite.attempt-id";
+/// The snapshot summary key that holds the instance id.
+pub const INSTANCE_KEY: &str = "afterwrite.instance-id";

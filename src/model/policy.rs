@@ -1,0 +1,140 @@
+//! What a table's settings ask for, resolved: defaults, then settings by
+//! pattern, then the table's own properties.
+
+use serde::{Deserialize, Serialize};
+
+use super::layout::SizeScale;
+
+/// Everything the decision about one table depends on besides its state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Policy {
+    /// Target size and the small-file ratio.
+    pub scale: SizeScale,
+    /// Whether rewrites are carried out or only advised.
+    pub act: bool,
+    /// Whether the table is looked after at all.
+    pub enabled: bool,
+    /// Immediate triggers, in the order in which they are asked.
+    pub rules: Vec<Rule>,
+    /// Work that no trigger asks for is ranked when it would drop at least this
+    /// many files; `None` ranks nothing.
+    pub queue_min_reduction: Option<u64>,
+    /// A table younger than this is left alone.
+    pub min_table_age_ms: i64,
+    /// A table with fewer live data bytes is left alone.
+    pub min_table_bytes: u64,
+    /// A partition written to within this time waits.
+    pub quiet_window_ms: i64,
+    /// A partition rewritten within this time waits.
+    pub cooldown_ms: i64,
+    /// Weight of the file-count reduction in the score; the cost has the rest.
+    pub gain_weight: f64,
+    /// Cost model.
+    pub cost: CostModel,
+    /// Upper bound of one job's input bytes.
+    pub max_job_bytes: u64,
+    /// Time after which a job is stopped, in milliseconds.
+    pub max_job_ms: i64,
+    /// Memory that one job may use, in bytes.
+    pub memory_limit: u64,
+    /// A size tier is merged when it holds this many small files.
+    pub tier_files: u32,
+}
+
+/// An immediate trigger.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "rule", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Rule {
+    /// A size tier holds `tier_files` small files, and the reduction is at least
+    /// `min_reduction_ratio` of all files.
+    SmallFiles {
+        /// Smallest `file_count_reduction / n`, 0.1 by default.
+        min_reduction_ratio: f64,
+    },
+    /// Normalized entropy and small files are at least these.
+    Entropy {
+        /// Smallest `file_entropy / T²`, 0.6 by default.
+        min_entropy: f64,
+        /// Smallest `small_file_count`, 8 by default.
+        min_small_files: u64,
+    },
+    /// Deletes weigh on reads.
+    Deletes {
+        /// Smallest `delete_ratio`, 0.1 by default.
+        min_ratio: f64,
+        /// Smallest number of delete files that apply to one data file, 16 by default.
+        min_files_per_data_file: u64,
+    },
+}
+
+impl Rule {
+    /// The rule's name in decisions and settings.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::SmallFiles { .. } => "small-files",
+            Self::Entropy { .. } => "entropy",
+            Self::Deletes { .. } => "deletes",
+        }
+    }
+}
+
+/// `GBHr = executor_memory_gb × bytes / rewrite_bytes_per_hour + startup_gbhr`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CostModel {
+    /// Memory an executor holds while it works, in GB.
+    pub executor_memory_gb: f64,
+    /// Bytes rewritten an hour.
+    pub rewrite_bytes_per_hour: f64,
+    /// Fixed cost of a job.
+    pub startup_gbhr: f64,
+}
+
+impl CostModel {
+    /// Cost in GB-hours of rewriting `bytes`.
+    pub fn gb_hours(&self, bytes: u64) -> f64 {
+        self.executor_memory_gb * bytes as f64 / self.rewrite_bytes_per_hour + self.startup_gbhr
+    }
+}
+
+/// The budget that all jobs of the process share.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BudgetLimits {
+    /// GB-hours that may be spent in any hour.
+    pub gb_hours_per_hour: f64,
+    /// Unused budget that may be carried over, as hours of it.
+    pub carry_over_hours: f64,
+    /// Jobs at one time.
+    pub concurrent_jobs: usize,
+}
+
+impl Default for BudgetLimits {
+    fn default() -> Self {
+        Self { gb_hours_per_hour: 8.0, carry_over_hours: 2.0, concurrent_jobs: 2 }
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            scale: SizeScale { target: 512 << 20, small_permille: 750 },
+            act: false,
+            enabled: true,
+            rules: vec![
+                Rule::SmallFiles { min_reduction_ratio: 0.1 },
+                Rule::Entropy { min_entropy: 0.6, min_small_files: 8 },
+                Rule::Deletes { min_ratio: 0.1, min_files_per_data_file: 16 },
+            ],
+            queue_min_reduction: Some(1),
+            min_table_age_ms: 0,
+            min_table_bytes: 0,
+            quiet_window_ms: 0,
+            cooldown_ms: 60_000,
+            gain_weight: 0.7,
+            cost: CostModel { executor_memory_gb: 1.0, rewrite_bytes_per_hour: 200.0 * 3600.0 * 1e6, startup_gbhr: 0.001 },
+            max_job_bytes: 16 << 30,
+            max_job_ms: 3_600_000,
+            memory_limit: 512 << 20,
+            tier_files: 8,
+        }
+    }
+}

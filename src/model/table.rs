@@ -1,0 +1,80 @@
+//! A table as its metadata shows it at one moment: no files, no layout.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::ident::{TableIdent, TableName};
+use super::refusal::Refused;
+
+/// What a commit did, by its snapshot summary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Files added only.
+    Append,
+    /// Rows replaced.
+    Overwrite,
+    /// Rows removed.
+    Delete,
+    /// Files replaced, rows unchanged.
+    Replace,
+}
+
+/// One snapshot of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotInfo {
+    /// Snapshot id.
+    pub id: i64,
+    /// Parent, absent for the first snapshot and after a replaced table.
+    pub parent: Option<i64>,
+    /// Sequence number (0 in format v1).
+    pub sequence_number: i64,
+    /// The writer's clock, in milliseconds since the epoch.
+    pub timestamp_ms: i64,
+    /// What the commit did.
+    pub operation: Operation,
+    /// The attempt that made it, when it is ours or another instance's.
+    pub attempt: Option<String>,
+    /// The instance that made it, when it is a rewrite of this product.
+    pub instance: Option<String>,
+}
+
+/// Names of a partition spec's fields, for display.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpecInfo {
+    /// Spec id.
+    pub id: i32,
+    /// Field names with their transforms' results, in tuple order.
+    pub fields: Vec<String>,
+    /// No field, or only void ones: its equality deletes are global.
+    pub unpartitioned: bool,
+}
+
+/// A table's metadata, reduced to what the loop needs.
+#[derive(Clone, Debug)]
+pub struct TableView {
+    /// Identity.
+    pub ident: TableIdent,
+    /// The name it was loaded under.
+    pub name: TableName,
+    /// Where the metadata file lies: the catalog's pointer.
+    pub metadata_location: String,
+    /// The table's location.
+    pub location: String,
+    /// Format version: 1, 2 or 3.
+    pub format_version: u8,
+    /// The branch this view is of.
+    pub reference: String,
+    /// Head snapshot of the branch; `None` for a table without any.
+    pub head: Option<i64>,
+    /// Every snapshot the metadata still lists, by id.
+    pub snapshots: BTreeMap<i64, SnapshotInfo>,
+    /// Every partition spec, by id.
+    pub specs: BTreeMap<i32, Arc<SpecInfo>>,
+    /// Table properties.
+    pub properties: BTreeMap<String, String>,
+    /// Oldest known time of the table: its first snapshot-log entry or, without
+    /// one, its last update; in milliseconds since the epoch.
+    pub created_ms: i64,
+    /// What the metadata alone says we must leave alone.
+    pub refused: Vec<Refused>,
+}
