@@ -1,1 +1,3 @@
-fn main(){}
+//! Compiles the public protocol.
+
+fn main() {}

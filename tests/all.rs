@@ -1,1 +1,3 @@
 //! One integration-test binary: linking is slow.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]

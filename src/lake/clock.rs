@@ -25,6 +25,7 @@ pub struct SystemClock;
 
 #[async_trait]
 impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
     fn now_ms(&self) -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
@@ -40,6 +41,7 @@ impl Clock for SystemClock {
 pub struct SystemChance;
 
 impl Chance for SystemChance {
+    #[expect(clippy::disallowed_methods, reason = "the one place that draws the machine's randomness")]
     fn next(&self) -> u64 {
         (uuid::Uuid::new_v4().as_u128() >> 64) as u64
     }

@@ -77,11 +77,9 @@ impl FromStr for TableName {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parts: Vec<&str> = text.split('.').collect();
         match parts.as_slice() {
-            [catalog, namespace @ .., table] if !namespace.is_empty() && parts.iter().all(|p| !p.is_empty()) => Ok(Self {
-                catalog: (*catalog).into(),
-                namespace: namespace.iter().map(|p| (*p).into()).collect(),
-                table: (*table).into(),
-            }),
+            [catalog, namespace @ .., table] if !namespace.is_empty() && parts.iter().all(|p| !p.is_empty()) => {
+                Ok(Self { catalog: (*catalog).into(), namespace: namespace.iter().map(|p| (*p).into()).collect(), table: (*table).into() })
+            }
             _ => Err(NotATableName(text.into())),
         }
     }

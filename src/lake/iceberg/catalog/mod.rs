@@ -53,7 +53,13 @@ pub trait Catalog: Send + Sync {
     /// Asks once that `updates` be applied to `base` under `requirements`.
     /// `control` is told of every file begun and, last before the catalog is
     /// asked, of the asserted metadata location.
-    async fn commit(&self, base: &Loaded, requirements: Vec<TableRequirement>, updates: Vec<TableUpdate>, control: &dyn Control) -> Result<Answer>;
+    async fn commit(
+        &self,
+        base: &Loaded,
+        requirements: Vec<TableRequirement>,
+        updates: Vec<TableUpdate>,
+        control: &dyn Control,
+    ) -> Result<Answer>;
 
     /// Creates a table (and its namespace, where it is missing) from complete metadata.
     async fn create(&self, name: &TableName, metadata: TableMetadata) -> Result<Loaded>;
