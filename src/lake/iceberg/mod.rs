@@ -1,3 +1,6 @@
 //! Apache Iceberg behind the [`Format`](crate::lake::Format) port.
 
 pub mod catalog;
+pub mod read;
+pub mod rewrite;
+pub mod table;
