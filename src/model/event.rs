@@ -28,6 +28,8 @@ pub enum Door {
     Poll,
     /// The command line's `report`.
     Cli,
+    /// A commit of this process.
+    Own,
 }
 
 /// A commit (or less) that was heard of.
