@@ -13,6 +13,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use super::store::Store;
 use super::table::IcebergTable;
 use crate::lake::{Error, Result};
 use crate::model::file::{Entry, ManifestRef};
@@ -73,6 +74,32 @@ pub struct ScanEntry {
 /// store does not answer, and a `damaged` refusal that names the manifest when it
 /// is not what the specification says.
 pub async fn scan(table: &IcebergTable, manifest: &ManifestRef) -> Result<Vec<ScanEntry>> {
-    let bytes = fetch(table, manifest).await?;
-    entry::scan(&bytes, manifest, table.loaded.metadata.as_ref())
+    let bytes = Store::new(&table.loaded.io).read(&manifest.path).await?;
+    entry::scan(&bytes, manifest, &table.loaded.metadata)
+}
+
+/// Every entry of a manifest, in file order, all statuses, projected for layouts.
+///
+/// # Errors
+/// As [`scan`].
+pub async fn entries(table: &IcebergTable, manifest: &ManifestRef) -> Result<Vec<Entry>> {
+    let bytes = Store::new(&table.loaded.io).read(&manifest.path).await?;
+    entry::layout(&bytes, manifest, &table.loaded.metadata)
+}
+
+/// The manifest list of a snapshot, in file order.
+///
+/// # Errors
+/// [`Error::NotFound`] when the snapshot or its list is gone; otherwise as [`scan`].
+pub async fn list(table: &IcebergTable, snapshot_id: i64) -> Result<Vec<ManifestRef>> {
+    let metadata = &table.loaded.metadata;
+    let snapshot = metadata
+        .snapshot_by_id(snapshot_id)
+        .ok_or_else(|| Error::NotFound { path: format!("snapshot {snapshot_id} of {}", table.loaded.metadata_location) })?;
+    let path = snapshot.manifest_list();
+    if path.is_empty() {
+        return Err(Error::damaged(&table.loaded.metadata_location, format!("snapshot {snapshot_id} has no manifest list")));
+    }
+    let bytes = Store::new(&table.loaded.io).read(path).await?;
+    list::read(&bytes, path, snapshot_id)
 }
