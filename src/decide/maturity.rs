@@ -85,7 +85,7 @@ impl ScopeMemory {
             (Some(at), Some(until)) => until.saturating_sub(at).max(0),
             _ => 0,
         };
-        last.saturating_mul(2).max(policy.cooldown_ms).max(1000).min(MAX_COOLDOWN_MS)
+        last.saturating_mul(2).max(policy.cooldown_ms).clamp(1000, MAX_COOLDOWN_MS)
     }
 }
 
