@@ -3,6 +3,7 @@
 pub mod catalog;
 pub mod lake;
 pub mod manifest;
+pub mod hash;
 pub mod read;
 pub mod rewrite;
 pub mod store;
