@@ -18,6 +18,12 @@ pub trait RowSource: Send {
     /// The next rows, never an empty batch; bounded by bytes as well as rows.
     async fn next(&mut self) -> Result<Option<RecordBatch>>;
 
+    /// Rows of the inputs read so far, deleted ones included; `None` when the
+    /// source cannot tell. Outputs are cut evenly by it.
+    fn rows_read(&self) -> Option<u64> {
+        None
+    }
+
     /// What was read, after `next` gave `None`.
     fn finish(self: Box<Self>) -> ReadSummary;
 }
