@@ -13,3 +13,5 @@ pub mod decide;
 pub mod act;
 
 pub mod lake;
+
+pub mod parquet;

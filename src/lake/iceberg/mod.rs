@@ -4,6 +4,8 @@ pub mod catalog;
 pub mod lake;
 pub mod manifest;
 pub mod hash;
+pub mod metrics;
+pub mod properties;
 pub mod read;
 pub mod rewrite;
 pub mod store;

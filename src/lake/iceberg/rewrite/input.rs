@@ -1,0 +1,101 @@
+//! The inputs of a plan as Parquet files: footers, and what manifests add.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use iceberg::io::{FileIO, FileRead};
+use iceberg::spec::{ManifestContentType, ManifestList};
+use parquet::arrow::async_reader::MetadataFetch;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader};
+
+use crate::lake::iceberg::table::IcebergTable;
+use crate::lake::{Control, Error, Result};
+use crate::model::plan::{LiveFile, Plan};
+
+/// An input with its footer and page indexes.
+pub struct Input {
+    /// Path as the metadata spells it.
+    pub path: String,
+    /// The footer; page indexes too, where the file has them for all columns.
+    pub footer: ParquetMetaData,
+    /// Size in bytes.
+    pub size: u64,
+    reader: Box<dyn FileRead>,
+}
+
+/// Footers read at one time.
+const AT_ONCE: usize = 8;
+/// Bytes fetched from a file's end at first; most footers fit.
+const FOOTER_GUESS: usize = 64 << 10;
+
+impl Input {
+    /// Opens all inputs of a plan, in its order.
+    pub async fn open_all(io: &FileIO, plan: &Plan, control: &dyn Control) -> Result<Vec<Self>> {
+        let opened = plan.inputs.iter().map(|file| async move {
+            control.check()?;
+            Self::open(io, file).await
+        });
+        stream::iter(opened).buffered(AT_ONCE).try_collect().await
+    }
+
+    async fn open(io: &FileIO, file: &LiveFile) -> Result<Self> {
+        let failed = |e| Error::unreachable(format!("opening {}", file.path), e);
+        let reader = io.new_input(&*file.path).map_err(failed)?.reader().await.map_err(failed)?;
+        let parser = ParquetMetaDataReader::new()
+            .with_page_index_policy(PageIndexPolicy::Optional)
+            .with_metadata_options(Some(ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false)))
+            .with_prefetch_hint(Some(FOOTER_GUESS));
+        let footer = match parser.load_and_finish(Fetch(reader.as_ref()), file.bytes).await {
+            Ok(footer) => footer,
+            Err(ParquetError::External(cause)) => return Err(Error::unreachable(format!("reading {}", file.path), anyhow::anyhow!(cause))),
+            Err(error) => return Err(Error::damaged(&file.path, error)),
+        };
+        Ok(Self { path: file.path.to_string(), footer, size: file.bytes, reader })
+    }
+
+    /// The file's bytes in a range, all of them.
+    pub async fn bytes(&self, range: Range<u64>) -> Result<Bytes> {
+        let length = range.end.saturating_sub(range.start);
+        let read = self.reader.read(range).await.map_err(|e| Error::unreachable(format!("reading {}", self.path), e))?;
+        if read.len() as u64 == length { Ok(read) } else { Err(Error::damaged(&self.path, "it ends before its pages do")) }
+    }
+}
+
+struct Fetch<'a>(&'a dyn FileRead);
+
+impl MetadataFetch for Fetch<'_> {
+    fn fetch(&mut self, range: Range<u64>) -> BoxFuture<'_, parquet::errors::Result<Bytes>> {
+        async move { self.0.read(range).await.map_err(|e| ParquetError::External(Box::new(e))) }.boxed()
+    }
+}
+
+/// NaN counts of the inputs, by path and field id, from their manifest entries:
+/// footers have none. An input that is not found is absent.
+pub async fn nan_counts(table: &IcebergTable, plan: &Plan) -> Result<HashMap<String, HashMap<i32, u64>>> {
+    let (io, metadata) = (&table.loaded.io, &table.loaded.metadata);
+    let mut wanted: std::collections::HashSet<&str> = plan.inputs.iter().map(|file| &*file.path).collect();
+    let mut found = HashMap::with_capacity(wanted.len());
+    let Some(snapshot) = metadata.snapshot_by_id(plan.snapshot_id) else { return Ok(found) };
+    let list = snapshot.manifest_list().to_owned();
+    let failed = |path: &str, e| Error::unreachable(format!("reading {path}"), e);
+    let bytes = io.new_input(&list).map_err(|e| failed(&list, e))?.read().await.map_err(|e| failed(&list, e))?;
+    let manifests = ManifestList::parse_with_version(&bytes, metadata.format_version()).map_err(|e| Error::damaged(&list, e))?;
+    for file in manifests.entries() {
+        let other = file.content != ManifestContentType::Data || file.partition_spec_id != plan.scope.spec_id;
+        if other || wanted.is_empty() {
+            continue;
+        }
+        let manifest = file.load_manifest(io).await.map_err(|e| failed(&file.manifest_path, e))?;
+        for entry in manifest.entries().iter().filter(|entry| entry.is_alive()) {
+            let data = entry.data_file();
+            if wanted.remove(data.file_path()) {
+                found.insert(data.file_path().to_owned(), data.nan_value_counts().clone());
+            }
+        }
+    }
+    Ok(found)
+}
