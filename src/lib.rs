@@ -4,6 +4,8 @@
 
 pub mod model;
 
+pub mod proto;
+
 pub mod observe;
 
 pub mod orient;
@@ -13,3 +15,9 @@ pub mod decide;
 pub mod act;
 
 pub mod lake;
+
+pub mod serve;
+
+pub mod cli;
+
+pub mod telemetry;
