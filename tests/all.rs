@@ -18,4 +18,10 @@ mod hazards {
     mod h76_policy_loops;
     mod h97_silent_without_applying_deletes;
     mod h98_work_that_changes_nothing;
+mod observe;
+mod serve;
+
+mod hazards {
+    mod h103_report_before_commit;
+    mod h92_commit_storm;
 }

@@ -52,3 +52,15 @@ pub struct Event {
     /// Wall clock at which it was heard, in milliseconds since the epoch.
     pub heard_ms: i64,
 }
+
+/// What a door answers: whether the event led to a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Heard {
+    /// The table is marked for a look.
+    Accepted,
+    /// Every snapshot it names was heard of before.
+    Duplicate,
+    /// Too many tables wait for a look: try later, or leave it to the poller.
+    Full,
+}
