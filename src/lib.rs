@@ -2,6 +2,8 @@
 //!
 //! Modules stand in the order of the loop.
 
+pub mod settings;
+
 pub mod model;
 
 pub mod observe;
