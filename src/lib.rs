@@ -3,6 +3,8 @@
 //! Modules stand in the order of the loop.
 
 /// Shared words: plain data, no IO.
+pub mod settings;
+
 pub mod model;
 
 /// What users ask for: files, environment, table properties.
