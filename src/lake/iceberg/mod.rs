@@ -5,3 +5,4 @@ pub mod hash;
 pub mod read;
 pub mod rewrite;
 pub mod table;
+pub mod verify;
