@@ -14,3 +14,5 @@ mod laws {
 }
 mod observe;
 mod serve;
+mod hazards;
+mod reading;
