@@ -16,3 +16,17 @@ mod observe;
 mod serve;
 mod hazards;
 mod reading;
+mod hazards {
+    mod h43_invalid_parquet;
+    mod h61_metrics_modes;
+    mod h63_writer_properties;
+    mod h70_bin_over_target;
+    mod h83_wide_and_large;
+}
+
+mod rewrite {
+    mod encode;
+    mod metrics;
+    mod splice;
+    pub mod support;
+}

@@ -263,6 +263,3 @@ fn same_levels(rows: &SchemaRef, table: &SchemaDescriptor) -> Result<()> {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

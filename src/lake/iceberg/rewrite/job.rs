@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use iceberg::io::FileIO;
-use iceberg::spec::{DataFile, Literal, PrimitiveLiteral, Struct};
+use iceberg::spec::{DataFile, Literal, PrimitiveLiteral, Struct, TableMetadata};
 use parquet::file::metadata::ParquetMetaData;
 use parquet::schema::types::SchemaDescriptor;
 
@@ -14,7 +14,6 @@ use crate::lake::iceberg::metrics::leaf::{Leaf, leaves};
 use crate::lake::iceberg::metrics::mode::{Mode, modes};
 use crate::lake::iceberg::metrics::{Facts, data_file};
 use crate::lake::iceberg::properties::WriteProperties;
-use crate::lake::iceberg::table::IcebergTable;
 use crate::lake::{Control, Error, Output, Result};
 use crate::model::partition::Value;
 use crate::model::plan::{AttemptId, Plan};
@@ -55,8 +54,7 @@ pub struct Made {
 impl<'a> Job<'a> {
     /// Errs when a table property does not parse, and with a refusal when the
     /// schema or the partition cannot be written.
-    pub fn new(table: &'a IcebergTable, plan: &'a Plan, attempt: &AttemptId, control: &'a dyn Control) -> Result<Self> {
-        let metadata = &table.loaded.metadata;
+    pub fn new(io: &'a FileIO, metadata: &TableMetadata, plan: &'a Plan, attempt: &AttemptId, control: &'a dyn Control) -> Result<Self> {
         let current = metadata.current_schema();
         let spec = metadata
             .partition_spec_by_id(plan.scope.spec_id)
@@ -64,7 +62,7 @@ impl<'a> Job<'a> {
         let leaves = leaves(current);
         let order: Vec<i32> = metadata.default_sort_order().fields.iter().map(|field| field.source_id).collect();
         Ok(Self {
-            io: &table.loaded.io,
+            io,
             control,
             plan,
             properties: WriteProperties::parse(metadata.properties(), &leaves)?,

@@ -45,7 +45,7 @@ pub struct Detail {
 /// A crash or an error leaves files that `control` was told of and nothing
 /// else: inputs and metadata are never touched.
 pub async fn run(table: &IcebergTable, plan: &Plan, attempt: &AttemptId, control: &dyn Control) -> Result<Written> {
-    let job = Job::new(table, plan, attempt, control)?;
+    let job = Job::new(&table.loaded.io, &table.loaded.metadata, plan, attempt, control)?;
     space::check(table.loaded.metadata.location(), room(plan))?;
     let (choice, inputs) = choose(&job).await?;
     let (made, read, bytes_read) = match choice.path {

@@ -226,6 +226,3 @@ impl ChunkReader for Window {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

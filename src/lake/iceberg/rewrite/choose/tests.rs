@@ -1,1 +1,151 @@
+use std::sync::Arc;
 
+use parquet::basic::{Compression, Encoding};
+use parquet::file::metadata::{ColumnChunkMetaDataBuilder, FileMetaData, RowGroupMetaData};
+use parquet::schema::parser::parse_message_type;
+
+use super::*;
+use crate::model::ident::{TableIdent, TableName};
+use crate::model::partition::PartitionKey;
+use crate::model::plan::{Bound, LiveFile};
+
+const MIB: u64 = 1 << 20;
+
+fn plan(files: &[(u64, u64)]) -> Plan {
+    let input = |(n, (records, bytes)): (usize, &(u64, u64))| LiveFile {
+        path: format!("f{n}").into(),
+        bytes: *bytes,
+        records: *records,
+        data_sequence: 1,
+        sort_order_id: None,
+        deletes: Vec::new(),
+    };
+    Plan {
+        table: TableIdent::iceberg(uuid::Uuid::nil()),
+        name: TableName::new("c", "db", "t"),
+        reference: "main".into(),
+        snapshot_id: 1,
+        sequence_number: 1,
+        scope: PartitionKey::unpartitioned(0),
+        reason: "request".into(),
+        inputs: files.iter().enumerate().map(input).collect(),
+        deletes: Vec::new(),
+        target_file_size: 512 * MIB,
+        bound: Bound { gb_hours: 1.0, millis: 1, memory: 512 * MIB },
+    }
+}
+
+fn columns(text: &str) -> SchemaDescriptor {
+    SchemaDescriptor::new(Arc::new(parse_message_type(text).unwrap()))
+}
+
+const TABLE: &str = "message table { OPTIONAL INT64 n = 1; }";
+
+struct Footer {
+    schema: &'static str,
+    created_by: Option<&'static str>,
+    ordered: bool,
+    rows: i64,
+    chunk: fn(ColumnChunkMetaDataBuilder) -> ColumnChunkMetaDataBuilder,
+}
+
+impl Default for Footer {
+    fn default() -> Self {
+        Self { schema: TABLE, created_by: Some("parquet-mr version 1.15.2 (build x)"), ordered: true, rows: 120_000, chunk: |c| c }
+    }
+}
+
+impl Footer {
+    fn build(&self) -> ParquetMetaData {
+        let schema = Arc::new(columns(self.schema));
+        let chunks = schema.columns().iter().map(|column| {
+            let chunk = ColumnChunkMetaData::builder(column.clone())
+                .set_compression(Compression::SNAPPY)
+                .set_encodings(vec![Encoding::PLAIN])
+                .set_num_values(self.rows)
+                .set_total_compressed_size(1000)
+                .set_data_page_offset(4);
+            (self.chunk)(chunk).build().unwrap()
+        });
+        let group = RowGroupMetaData::builder(schema.clone()).set_num_rows(self.rows).set_column_metadata(chunks.collect());
+        let orders = schema.columns().iter().map(|c| ColumnOrder::TYPE_DEFINED_ORDER(c.sort_order())).collect();
+        let file = FileMetaData::new(2, self.rows, self.created_by.map(Into::into), None, schema, self.ordered.then_some(orders));
+        ParquetMetaData::new(file, vec![group.build().unwrap()])
+    }
+}
+
+fn choice(footers: &[Footer]) -> Choice {
+    let built: Vec<_> = footers.iter().map(Footer::build).collect();
+    let inputs: Vec<_> = built.iter().zip(["f0", "f1", "f2"]).map(|(footer, path)| (path, footer)).collect();
+    by_footers(&plan(&[(1, 1)]), &columns(TABLE), &inputs)
+}
+
+#[test]
+fn healthy_row_groups_of_one_schema_are_spliced() {
+    let chosen = choice(&[Footer::default(), Footer::default()]);
+    assert_eq!(chosen.path, Path::Splice);
+    assert_eq!(chosen.reason, "2 row groups of 120000 rows and 1000 bytes on average, one schema, no deletes");
+}
+
+#[test]
+fn anything_else_is_encoded_anew_with_its_reason() {
+    let cases: Vec<(Footer, &str)> = vec![
+        (
+            Footer { rows: 119_999, ..Footer::default() },
+            "row groups hold at most 119999 rows and 1000 bytes on average, fewer than 120000 and 67108864",
+        ),
+        (Footer { created_by: None, ..Footer::default() }, "f0: its writer did not name itself"),
+        (
+            Footer { created_by: Some("parquet-mr version 1.8.1"), ..Footer::default() },
+            "f0: `parquet-mr version 1.8.1` is known to write wrong statistics",
+        ),
+        (Footer { ordered: false, ..Footer::default() }, "f0: it does not define the order of its columns"),
+        (Footer { schema: "message m { OPTIONAL INT32 n = 1; }", ..Footer::default() }, "f0: column n has another type than the table"),
+        (
+            Footer { schema: "message m { OPTIONAL INT64 n = 1; OPTIONAL INT64 m = 2; }", ..Footer::default() },
+            "f0: the file has 2 fields, the table 1",
+        ),
+        (
+            Footer { chunk: |c| c.set_encodings(vec![Encoding::RLE_DICTIONARY]), ..Footer::default() },
+            "f0: column \"n\": it does not tell where its dictionary is",
+        ),
+        (
+            Footer { chunk: |c| c.set_dictionary_page_offset(Some(4)), ..Footer::default() },
+            "f0: column \"n\": its dictionary is not in front of its pages",
+        ),
+        (
+            Footer { chunk: |c| c.set_total_compressed_size(129 << 20), ..Footer::default() },
+            "f0: column \"n\": 135266304 bytes of it would have to be held in memory",
+        ),
+        (
+            Footer { chunk: |c| c.set_file_path("other.parquet".into()), ..Footer::default() },
+            "f0: column \"n\": its pages lie in another file",
+        ),
+    ];
+    for (footer, reason) in cases {
+        assert_eq!(choice(&[footer]), Choice { path: Path::ReEncode, reason: reason.into() });
+    }
+}
+
+#[test]
+fn inputs_that_spell_one_schema_differently_are_encoded_anew() {
+    let bare = "message m { OPTIONAL INT64 n = 1; }";
+    assert_eq!(choice(&[Footer::default(), Footer { schema: bare, ..Footer::default() }]).path, Path::Splice);
+    let marked = "message m { OPTIONAL INT64 n (INTEGER(64,true)) = 1; }";
+    let chosen = choice(&[Footer::default(), Footer { schema: marked, ..Footer::default() }]);
+    assert_eq!(chosen, Choice { path: Path::ReEncode, reason: "f1: its schema is spelled differently from the first input's".into() });
+}
+
+#[test]
+fn deletes_a_sort_order_and_small_files_are_seen_before_any_footer() {
+    let mut healthy = plan(&[(120_000, MIB), (120_000, MIB)]);
+    assert_eq!(by_plan(&healthy, false), Ok(()));
+    assert_eq!(by_plan(&plan(&[(10, 64 * MIB)]), false), Ok(()));
+    assert_eq!(by_plan(&healthy, true), Err("the table has a sort order".into()));
+    let small = by_plan(&plan(&[(120_000, MIB), (119_998, MIB)]), false);
+    assert_eq!(small, Err("row groups hold at most 119999 rows and 1048576 bytes on average, fewer than 120000 and 67108864".into()));
+    if let Some(file) = healthy.inputs.last_mut() {
+        file.deletes.push(crate::model::file::FileKey { path: "d".into(), offset: None });
+    }
+    assert_eq!(by_plan(&healthy, false), Err("deletes apply to f1".into()));
+}
