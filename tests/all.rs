@@ -1,3 +1,7 @@
 //! One integration-test binary: linking is slow.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+#[allow(dead_code)]
+mod fixture;
+mod hazards;
