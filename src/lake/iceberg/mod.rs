@@ -1,6 +1,9 @@
 //! Apache Iceberg behind the [`Format`](crate::lake::Format) port.
 
 pub mod catalog;
+pub mod lake;
+pub mod manifest;
 pub mod read;
 pub mod rewrite;
+pub mod store;
 pub mod table;

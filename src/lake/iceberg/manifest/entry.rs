@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 use super::avro::{self, Blob, Container};
 use super::partition::{Columns, PartitionTypes, RawTuple};
 use super::{DELETE_FILE_PATH, FileFormat, ScanEntry};
-use crate::lake::{Error, Result};
+use crate::lake::{self, Error};
 use crate::model::file::{Content, Entry, EntryStatus, FileKey, ManifestRef};
 use crate::model::partition::PartitionKey;
 
@@ -80,7 +80,7 @@ fn name(id: i64) -> Option<&'static str> {
 ///
 /// # Errors
 /// A `damaged` refusal that names the manifest.
-pub fn layout(bytes: &[u8], manifest: &ManifestRef, metadata: &TableMetadata) -> Result<Vec<Entry>> {
+pub fn layout(bytes: &[u8], manifest: &ManifestRef, metadata: &TableMetadata) -> lake::Result<Vec<Entry>> {
     decode::<IgnoredAny, _>(bytes, manifest, metadata, |scan, _, _| scan.entry)
 }
 
@@ -88,7 +88,7 @@ pub fn layout(bytes: &[u8], manifest: &ManifestRef, metadata: &TableMetadata) ->
 ///
 /// # Errors
 /// A `damaged` refusal that names the manifest.
-pub fn scan(bytes: &[u8], manifest: &ManifestRef, metadata: &TableMetadata) -> Result<Vec<ScanEntry>> {
+pub fn scan(bytes: &[u8], manifest: &ManifestRef, metadata: &TableMetadata) -> lake::Result<Vec<ScanEntry>> {
     decode::<PathBound, _>(bytes, manifest, metadata, |scan, lower, upper| ScanEntry {
         path_lower: lower.and_then(|b| b.0),
         path_upper: upper.and_then(|b| b.0),
@@ -101,7 +101,7 @@ fn decode<B: DeserializeOwned, T>(
     manifest: &ManifestRef,
     metadata: &TableMetadata,
     finish: impl Fn(ScanEntry, Option<B>, Option<B>) -> T,
-) -> Result<Vec<T>> {
+) -> lake::Result<Vec<T>> {
     let damaged = |why: String| Error::damaged(&manifest.path, why);
     let found = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     if found < manifest.bytes {

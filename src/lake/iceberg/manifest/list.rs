@@ -73,9 +73,8 @@ impl Row {
             Some(Ok(value)) => Ok(Some(value)),
             Some(Err(_)) => Err(Error::damaged(list, format!("manifest {path}: {what} is negative"))),
         };
-        let live = |what: &str, a: Option<i64>, b: Option<i64>| match (count(what, a)?, count(what, b)?) {
-            (Some(a), Some(b)) => Ok(a.checked_add(b)),
-            _ => Ok(None),
+        let live = |what: &str, a: Option<i64>, b: Option<i64>| -> Result<Option<u64>> {
+            Ok(count(what, a)?.zip(count(what, b)?).and_then(|(a, b)| a.checked_add(b)))
         };
         let deletes = match self.content {
             0 => false,
