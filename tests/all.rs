@@ -30,3 +30,6 @@ mod rewrite {
     mod splice;
     pub mod support;
 }
+#[allow(dead_code)]
+mod fixture;
+mod hazards;
