@@ -3,8 +3,6 @@
 //! Modules stand in the order of the loop.
 
 /// Shared words: plain data, no IO.
-pub mod settings;
-
 pub mod model;
 
 /// What users ask for: files, environment, table properties.

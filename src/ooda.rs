@@ -12,6 +12,7 @@ mod book;
 mod work;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,13 +29,13 @@ use crate::model::ident::TableName;
 use crate::model::partition::PartitionKey;
 use crate::model::policy::BudgetLimits;
 use crate::observe::{Inbox, Look, Roster};
-use crate::orient::{Absorbed, Orient, traits};
+use crate::orient::{Absorbed, How, Orient, traits};
 use crate::serve::backend::{Explained, label};
-use crate::settings::Settings;
-use crate::telemetry;
+use crate::settings::{self, Settings};
+use crate::telemetry::{self, Looked};
 
 pub use book::Scope;
-use book::{Book, Page};
+use book::Book;
 
 /// Looks made side by side.
 const LOOKERS: usize = 4;
@@ -70,15 +71,17 @@ pub struct Loop {
     decisions: broadcast::Sender<Arc<Explained>>,
     changed: Notify,
     jobs: TaskTracker,
+    /// Commits whose outcome is not known yet.
+    open: AtomicU64,
 }
 
 impl Loop {
     /// A loop at rest.
     pub fn new(parts: Parts) -> Arc<Self> {
-        let limits = parts.settings.budget_limits();
+        let limits = parts.settings.budget;
         let budget = Mutex::new(Budget::new(&limits, parts.clock.now_ms()));
         let (decisions, _) = broadcast::channel(WATCH_BUFFER);
-        Arc::new(Self { parts, limits, budget, book: Mutex::default(), decisions, changed: Notify::new(), jobs: TaskTracker::new() })
+        Arc::new(Self { parts, limits, budget, book: Mutex::default(), decisions, changed: Notify::new(), jobs: TaskTracker::new(), open: AtomicU64::new(0) })
     }
 
     /// Runs until the inbox is closed; then waits for the jobs under way.
@@ -95,45 +98,59 @@ impl Loop {
 
     async fn look_on(self: Arc<Self>) {
         while let Some(look) = self.parts.inbox.next().await {
-            match self.look(&look.name, &look.reference, &look.hints).await {
-                Ok(unseen) if unseen.is_empty() => self.parts.inbox.done(look),
-                Ok(unseen) => self.parts.inbox.unseen(look, &unseen),
-                Err(error) => self.fail(look, &error),
+            let began_ms = self.now();
+            let looked = self.look(&look.name, &look.reference, &look.hints).await;
+            let seconds = (self.now() - began_ms).max(0) as f64 / 1000.0;
+            match looked {
+                Ok((result, unseen)) => {
+                    telemetry::looked(result, seconds);
+                    match unseen.is_empty() {
+                        true => self.parts.inbox.done(look),
+                        false => self.parts.inbox.unseen(look, &unseen),
+                    }
+                }
+                Err(error) => self.fail(look, &error, seconds),
             }
         }
     }
 
-    fn fail(&self, look: Look, error: &Error) {
-        telemetry::look_failed();
+    fn fail(&self, look: Look, error: &Error, seconds: f64) {
+        let refused = matches!(error, Error::Refused(_));
+        telemetry::looked(if refused { Looked::Refused } else { Looked::Failed }, seconds);
         tracing::warn!(table = %look.name, %error, "look failed");
         self.book().trouble(&look.name, error);
-        match error {
-            // the table itself cannot be read as it stands: only another commit changes that
-            Error::Refused(_) => self.parts.inbox.done(look),
-            _ => self.parts.inbox.failed(look),
+        // a table that cannot be read as it stands is looked at again when a commit changes it
+        match refused {
+            true => self.parts.inbox.done(look),
+            false => self.parts.inbox.failed(look),
         }
     }
 
-    /// Takes a table in as it stands now and judges what changed. Gives back
-    /// those of `hints` that the table does not have.
-    pub async fn look(self: &Arc<Self>, name: &TableName, reference: &str, hints: &[i64]) -> Result<Vec<i64>, Error> {
+    /// Takes a table in as it stands now and judges what changed. Gives back what
+    /// the look led to, and those of `hints` that the table does not have.
+    pub async fn look(self: &Arc<Self>, name: &TableName, reference: &str, hints: &[i64]) -> Result<(Looked, Vec<i64>), Error> {
         let Some(table) = self.parts.format.load(name, reference).await? else {
             self.forget(name).await;
-            return Ok(Vec::new());
+            return Ok((Looked::Gone, Vec::new()));
         };
         let view = table.view();
-        let (policy, warnings) = self.parts.settings.policy(name, &view.properties);
+        self.parts.roster.looked(name, &view.metadata_location);
+        let (policy, warnings) = settings::resolve(&self.parts.settings, name, &view.properties);
         let absorbed = self.parts.orient.absorb(table.as_ref(), policy.scale, self.now()).await?;
         self.note(table.as_ref(), &absorbed).await;
         let scopes = self.book().take_in(view, policy, warnings, &absorbed, self.now());
         self.restore(name, view.ident).await;
         self.judge(name, scopes);
         self.changed.notify_one();
-        Ok(hints.iter().copied().filter(|id| !view.snapshots.contains_key(id)).collect())
+        let unseen = hints.iter().copied().filter(|id| !view.snapshots.contains_key(id)).collect();
+        Ok((looked(&absorbed.how), unseen))
     }
 
     async fn note(&self, table: &dyn Table, absorbed: &Absorbed) {
-        telemetry::absorbed(&absorbed.how, absorbed.manifests_read, absorbed.entries_read);
+        telemetry::manifests_read(absorbed.manifests_read);
+        if absorbed.how == How::Rebuilt(crate::orient::lineage::Reason::Drift) {
+            telemetry::drifted();
+        }
         if let Err(error) = self.parts.act.forget_expired(table.view()).await {
             tracing::warn!(%error, "replaced files cannot be counted");
         }
@@ -141,7 +158,7 @@ impl Loop {
 
     async fn forget(&self, name: &TableName) {
         let gone = self.book().remove(name);
-        for ident in gone {
+        if let Some(ident) = gone {
             if let Err(error) = self.parts.orient.forget(&ident).await {
                 tracing::warn!(table = %name, %error, "the state of a dropped table stays");
             }
@@ -153,7 +170,7 @@ impl Loop {
         let now_ms = self.now();
         for scope in scopes {
             let Some(explained) = self.judge_one(name, &scope, now_ms) else { continue };
-            telemetry::decided(&explained.decision);
+            telemetry::decided(&explained.decision.verdict);
             let _ = self.decisions.send(Arc::new(explained));
         }
     }
@@ -214,11 +231,12 @@ impl Loop {
 
     fn start(self: &Arc<Self>, now_ms: i64) {
         let pending = self.book().pending();
-        let waiting = pending.len();
+        telemetry::candidates(pending.len(), pending.iter().map(|c| c.gain).sum());
         let round = {
             let mut budget = self.budget();
             let round = decide::round::start(decide::round::rank(pending), &mut budget, now_ms);
-            telemetry::budget(budget.available(), budget.running(), waiting.saturating_sub(round.started.len()));
+            telemetry::budget(budget.available(), budget.reserved());
+            telemetry::jobs_running(budget.running());
             round
         };
         self.book().set_waits(&round);
@@ -241,6 +259,14 @@ impl Loop {
 
     fn budget(&self) -> std::sync::MutexGuard<'_, Budget> {
         self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn looked(how: &How) -> Looked {
+    match how {
+        How::Unchanged | How::Stale => Looked::Unchanged,
+        How::Incremental { .. } | How::Undone { .. } => Looked::Absorbed,
+        How::Rebuilt(_) => Looked::Rebuilt,
     }
 }
 

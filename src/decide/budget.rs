@@ -113,6 +113,11 @@ impl Budget {
         gb_hours_of(self.level.max(0))
     }
 
+    /// GB-hours that jobs under way have set aside.
+    pub fn reserved(&self) -> f64 {
+        gb_hours_of(self.reserved)
+    }
+
     /// Jobs that hold a reservation.
     pub fn running(&self) -> usize {
         self.running

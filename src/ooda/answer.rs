@@ -100,7 +100,12 @@ impl Backend for Loop {
     }
 
     fn health(&self) -> Health {
-        let problems = self.parts.roster.problems();
+        let down = |c: crate::observe::roster::CatalogHealth| match (c.error, c.listed_ms) {
+            (Some(error), _) => Some(format!("catalog {}: {error}", c.catalog)),
+            (None, None) => Some(format!("catalog {} was not listed yet", c.catalog)),
+            (None, Some(_)) => None,
+        };
+        let problems: Vec<String> = self.parts.roster.health().into_iter().filter_map(down).collect();
         Health {
             ready: problems.is_empty(),
             problems,

@@ -17,6 +17,7 @@ use crate::model::refusal::Refused;
 use crate::model::table::{SpecInfo, TableView};
 use crate::orient::Absorbed;
 use crate::orient::state::TableState;
+use crate::settings::Warning;
 
 /// A partition of a table by its name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,7 +49,7 @@ pub struct Page {
     pub(super) facts: TableFacts,
     pub(super) view: Arc<TableView>,
     pub(super) policy: Policy,
-    pub(super) warnings: Vec<String>,
+    pub(super) warnings: Vec<Warning>,
     pub(super) state: Arc<TableState>,
     pub(super) looked_at_ms: i64,
     pub(super) restored: bool,
@@ -74,7 +75,7 @@ struct ScopePage {
 impl Book {
     /// A look's result. Gives back the partitions to judge: those touched, or all
     /// when the policy, the refusals or the table changed.
-    pub fn take_in(&mut self, view: &TableView, policy: Policy, warnings: Vec<String>, absorbed: &Absorbed, now_ms: i64) -> BTreeSet<PartitionKey> {
+    pub fn take_in(&mut self, view: &TableView, policy: Policy, warnings: Vec<Warning>, absorbed: &Absorbed, now_ms: i64) -> BTreeSet<PartitionKey> {
         let state = Arc::clone(&absorbed.state);
         let facts = TableFacts {
             ident: view.ident,

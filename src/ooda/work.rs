@@ -13,7 +13,7 @@ use crate::model::ident::{TableIdent, TableName};
 use crate::model::plan::Plan;
 use crate::model::policy::Rule;
 use crate::model::refusal::{Refusal, Refused};
-use crate::telemetry;
+use crate::telemetry::{self, JobEnd};
 
 use super::Loop;
 use super::book::{Begun, Page, Scope};
@@ -66,7 +66,7 @@ impl Loop {
         let Ok(reservation) = reserved else { return false };
         let result = self.parts.act.run(plan, None).await;
         self.budget().settle(reservation, result.numbers.gb_hours, self.now());
-        telemetry::job_ended(&result);
+        tell(&result);
         self.learn(begun, plan, &result);
         if let Some(snapshot_id) = result.numbers.snapshot_id {
             self.hear_own(plan, snapshot_id);
@@ -199,4 +199,23 @@ async fn remembered(journal: &dyn Journal, ident: TableIdent) -> Vec<(crate::mod
 fn asked_by_deletes(decision: &Decision) -> bool {
     let name = Rule::Deletes { min_ratio: 0.0, min_files_per_data_file: 0 }.name();
     matches!(&decision.verdict, Verdict::Now { rule, .. } if rule == name)
+}
+
+fn tell(result: &JobResult) {
+    let numbers = &result.numbers;
+    let end = match &result.verdict {
+        JobVerdict::Committed => JobEnd::Committed,
+        JobVerdict::Cancelled | JobVerdict::Stopped { .. } => JobEnd::Cancelled,
+        JobVerdict::Busy | JobVerdict::Paused | JobVerdict::Replan { .. } | JobVerdict::Dropped { .. } => JobEnd::Yielded,
+        JobVerdict::Refused { .. } | JobVerdict::Disproved { .. } | JobVerdict::Failed { .. } | JobVerdict::Unresolved { .. } => JobEnd::Failed,
+    };
+    telemetry::job_ended(end, result.seconds());
+    telemetry::budget_spent(numbers.gb_hours);
+    telemetry::bytes_read(numbers.bytes_read);
+    if let (JobVerdict::Committed, Some(path)) = (&result.verdict, numbers.path) {
+        telemetry::rewritten(path, numbers.bytes_in, numbers.bytes_out, numbers.files_in, numbers.files_out);
+    }
+    if let JobVerdict::Replan { conflict, .. } | JobVerdict::Dropped { conflict } = &result.verdict {
+        telemetry::conflicted(conflict);
+    }
 }

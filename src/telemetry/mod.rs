@@ -79,6 +79,7 @@ fn door_name(door: Door) -> &'static str {
         Door::Grpc => "grpc",
         Door::Poll => "poll",
         Door::Cli => "cli",
+        Door::Own => "own",
     }
 }
 

@@ -1,13 +1,16 @@
 //! Apache Iceberg behind the [`Format`](crate::lake::Format) port.
 
 pub mod catalog;
+pub mod commit;
+pub mod hash;
 pub mod lake;
 pub mod manifest;
-pub mod hash;
 pub mod metrics;
+pub mod port;
 pub mod properties;
 pub mod read;
 pub mod rewrite;
+pub mod scope;
 pub mod store;
 pub mod table;
 pub mod verify;

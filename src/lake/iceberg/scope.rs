@@ -107,14 +107,14 @@ pub async fn read_state(table: &IcebergTable, head: &Head, scope: &PartitionKey)
 /// # Errors
 /// As [`read_many`].
 pub async fn read_states(table: &IcebergTable, head: &Head, scopes: &[PartitionKey]) -> Result<Vec<State>> {
-    let wanted: Vec<_> = head.manifests.iter().enumerate().filter(|(_, m)| concerns(table, m, scopes)).collect();
-    let scanned: Vec<Found> = stream::iter(wanted.into_iter().map(|(home, m)| async move {
-        let entries = manifest::scan(table, &head::reference(m)).await?;
-        Ok::<_, Error>(find(table, home, entries, scopes))
-    }))
-    .buffered(PARALLEL_READS)
-    .try_collect()
-    .await?;
+    let mut scans = Vec::new();
+    for (home, m) in head.manifests.iter().enumerate().filter(|(_, m)| concerns(table, m, scopes)) {
+        scans.push(async move {
+            let entries = manifest::scan(table, &head::reference(m)).await?;
+            Ok::<_, Error>(find(table, home, entries, scopes))
+        });
+    }
+    let scanned: Vec<Found> = stream::iter(scans).buffered(PARALLEL_READS).try_collect().await?;
     let mut parts: Vec<Part> = scopes.iter().map(|_| Part::default()).collect();
     let mut global = Vec::new();
     for found in scanned {

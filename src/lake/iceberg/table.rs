@@ -59,6 +59,7 @@ pub fn view(loaded: &Loaded, reference: &str) -> TableView {
         reference: reference.to_owned(),
         head,
         snapshots: metadata.snapshots().map(|s| (s.snapshot_id(), snapshot_info(s))).collect(),
+        last_sequence_number: metadata.last_sequence_number(),
         specs: metadata.partition_specs_iter().map(|s| (s.spec_id(), Arc::new(spec_info(s)))).collect(),
         properties: metadata.properties().iter().map(|(k, v)| (k.clone(), v.clone())).collect::<BTreeMap<_, _>>(),
         created_ms: created_ms(metadata),
