@@ -34,6 +34,11 @@ pub fn count(count: u64) -> String {
     text
 }
 
+/// So many of a thing: `1 file`, `2 files`.
+pub fn some(how_many: u64, thing: &str) -> String {
+    format!("{} {thing}{}", count(how_many), if how_many == 1 { "" } else { "s" })
+}
+
 /// A duration in seconds: `0.25 s`, `12.3 s`, `4 min 05 s`, `2 h 03 min`.
 pub fn seconds(seconds: f64) -> String {
     let whole = seconds.max(0.0).round();

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::inbox::Inbox;
 use super::roster::Roster;
 use crate::lake::clock::{Chance, Clock};
-use crate::lake::{self, Format};
+use crate::lake::{self, Format, Pointer};
 use crate::model::event::{Certainty, Door, Event, Heard};
 use crate::model::ident::TableName;
 use crate::telemetry;
@@ -23,11 +24,14 @@ pub struct Limits {
     /// Longest time between two listings, in milliseconds: the bound on how long
     /// a commit stays unseen while the catalog answers.
     pub max_ms: i64,
+    /// How long a listing may take before the catalog counts as silent, in
+    /// milliseconds.
+    pub patience_ms: i64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { min_ms: 2_000, max_ms: 60_000 }
+        Self { min_ms: 2_000, max_ms: 60_000, patience_ms: 30_000 }
     }
 }
 
@@ -94,7 +98,7 @@ impl Poller {
     /// # Errors
     /// When the catalog does not answer; what was known stays as it is.
     pub async fn once(&self) -> Result<Found, lake::Error> {
-        let pointers = match self.format.list(&self.catalog).await {
+        let pointers = match self.list().await {
             Ok(pointers) => pointers,
             Err(error) => {
                 self.roster.failed(&self.catalog, error.to_string());
@@ -122,6 +126,18 @@ impl Poller {
             }
         }
         Ok(found)
+    }
+
+    /// A connection that hangs must not stop the polling.
+    async fn list(&self) -> lake::Result<Vec<Pointer>> {
+        let patience = Duration::from_millis(u64::try_from(self.limits.patience_ms).unwrap_or(0));
+        tokio::select! {
+            listed = self.format.list(&self.catalog).instrument(telemetry::span::poll(&self.catalog)) => listed,
+            () = self.clock.sleep(patience) => {
+                let why = anyhow::anyhow!("no answer within {} ms", self.limits.patience_ms);
+                Err(lake::Error::unreachable(format!("catalog {}", self.catalog), why))
+            }
+        }
     }
 
     fn mark(&self, name: &TableName) -> bool {

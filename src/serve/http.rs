@@ -26,7 +26,6 @@ pub(super) fn router(backend: Arc<dyn Backend>, metrics: PrometheusHandle) -> Ro
 }
 
 async fn render(State(shared): State<Shared>) -> impl IntoResponse {
-    shared.metrics.run_upkeep();
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], shared.metrics.render())
 }
 

@@ -52,7 +52,6 @@ impl From<Error> for Status {
 }
 
 impl Layouts {
-    #[expect(clippy::result_large_err, reason = "the error of every handler")]
     fn name(&self, text: &str, path: Option<&v1::TablePath>) -> Result<TableName, Status> {
         let name = table_name(text, path).map_err(|e| Status::invalid_argument(e.to_string()))?;
         check_catalog(&self.backend.catalogs(), &name.catalog).map_err(Status::not_found)?;
@@ -70,7 +69,6 @@ fn token(last: Option<&PartitionKey>) -> String {
     json.map(|bytes| URL_SAFE_NO_PAD.encode(bytes)).unwrap_or_default()
 }
 
-#[expect(clippy::result_large_err, reason = "the error of every handler")]
 fn untoken(text: &str) -> Result<Option<PartitionKey>, Status> {
     if text.is_empty() {
         return Ok(None);

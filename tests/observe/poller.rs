@@ -1,3 +1,4 @@
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use super::{HandClock, free, name};
 struct Shelf {
     tables: Mutex<Option<Vec<(String, String)>>>,
     asked: Mutex<Vec<i64>>,
+    hangs: AtomicBool,
 }
 
 impl Shelf {
@@ -42,6 +44,9 @@ impl Format for Shop {
     async fn list(&self, _: &str) -> lake::Result<Vec<Pointer>> {
         use afterwrite::lake::clock::Clock;
         self.shelf.asked.lock().unwrap().push(self.clock.now_ms());
+        if self.shelf.hangs.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
         let tables = self.shelf.tables.lock().unwrap();
         let tables = tables.as_ref().ok_or_else(|| lake::Error::unreachable("catalog lake", anyhow::anyhow!("connection refused")))?;
         Ok(tables.iter().map(|(t, p)| Pointer { name: name(t), metadata_location: p.clone() }).collect())
@@ -80,7 +85,7 @@ fn world(limits: Limits) -> World {
         roster: roster.clone(),
         clock: clock.clone(),
         chance: Arc::new(Zero),
-        limits: poll::Limits { min_ms: 1000, max_ms: 8000 },
+        limits: poll::Limits { min_ms: 1000, max_ms: 8000, patience_ms: 30_000 },
         references: vec!["main".into()],
     });
     World { shelf, clock, inbox, roster, poller }
@@ -206,4 +211,32 @@ async fn the_poller_slows_down_when_nothing_moves_speeds_up_when_something_does_
     assert!(news[down.len()..].contains(&4000), "half the interval after news: {news:?}");
     stop.cancel();
     running.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_catalog_that_never_answers_counts_as_down() {
+    let w = world(free());
+    w.shelf.hangs.store(true, Ordering::SeqCst);
+    let asking = tokio::spawn({
+        let poller = w.poller.clone();
+        async move { poller.once().await }
+    });
+    settle().await;
+    w.clock.pass(29_999);
+    settle().await;
+    assert!(!asking.is_finished());
+    w.clock.pass(1);
+    assert_eq!(asking.await.unwrap().unwrap_err().to_string(), "catalog lake: no answer within 30000 ms");
+    assert_eq!(w.roster.health()[0].failures, 1);
+}
+
+#[tokio::test]
+async fn a_sender_is_told_when_its_table_was_not_listed() {
+    let w = world(free());
+    assert_eq!(w.roster.note(&name("a")), "", "nothing is known yet");
+    w.shelf.set(&[("a", "1")]);
+    w.poller.once().await.unwrap();
+    assert_eq!(w.roster.note(&name("a")), "");
+    let told = "catalog `lake` did not list `lake.db.b` when it was last polled; it will be looked for, since it may be new";
+    assert_eq!(w.roster.note(&name("b")), told);
 }

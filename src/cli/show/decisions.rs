@@ -38,9 +38,8 @@ fn sentence(made: &v1::Decision) -> String {
     }
     match made.verdict() {
         Verdict::Now | Verdict::Queued => {
-            let files = if made.gain == 1 { "1 file fewer".to_owned() } else { format!("{} files fewer", human::count(made.gain)) };
             let act = if made.act { "carried out" } else { "only advised" };
-            text.push_str(&format!("; {files} for {}, {act}", human::gb_hours(made.gb_hours)));
+            text.push_str(&format!("; {} fewer for {}, {act}", human::some(made.gain, "file"), human::gb_hours(made.gb_hours)));
         }
         Verdict::Not | Verdict::Unspecified => {
             if let Some(until) = made.until_ms {
@@ -65,7 +64,7 @@ pub fn watched(item: &Item, json: bool) -> String {
     match (item, json) {
         (Item::Decision(made), false) => sentence(made),
         (Item::Decision(made), true) => decisions_json(std::slice::from_ref(made)),
-        (Item::Missed(count), false) => format!("… {} decisions were missed", human::count(*count)),
+        (Item::Missed(count), false) => format!("… missed {}", human::some(*count, "decision")),
         (Item::Missed(count), true) => format!("{{\"missed\":{count}}}"),
     }
 }

@@ -24,15 +24,15 @@ pub fn inspect(layout: &TableLayout, partitions: &[PartitionRow]) -> String {
 fn head(layout: &TableLayout) -> String {
     let snapshot = layout.snapshot_id.map_or_else(|| "no snapshot".to_owned(), |id| format!("snapshot {id}"));
     let mut text = format!(
-        "{} ({}), branch {}, {snapshot}\nformat v{}, target {}, {} in {} partitions, {} manifests ({}), {}",
+        "{} ({}), branch {}, {snapshot}\nformat v{}, target {}, {} in {}, {} ({}), {}",
         human::safe(&layout.table.to_string()),
         layout.uuid,
         human::safe(&layout.reference),
         layout.format_version,
         human::bytes(layout.target_file_size),
-        files(layout.traits.data_files),
-        human::count(layout.partitions),
-        human::count(layout.traits.manifest_count),
+        human::some(layout.traits.data_files, "file"),
+        human::some(layout.partitions, "partition"),
+        human::some(layout.traits.manifest_count, "manifest"),
         human::bytes(layout.traits.metadata_bytes),
         if layout.act { "rewrites are carried out" } else { "rewrites are only advised" },
     );
@@ -40,10 +40,6 @@ fn head(layout: &TableLayout) -> String {
         text.push_str(&format!("\n{}", human::safe(&refused.to_string())));
     }
     text
-}
-
-fn files(count: u64) -> String {
-    if count == 1 { "1 file".to_owned() } else { format!("{} files", human::count(count)) }
 }
 
 fn row(label: &str, t: &Traits) -> Vec<String> {

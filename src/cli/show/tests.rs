@@ -68,7 +68,7 @@ fn inspect_shows_the_table_its_partitions_and_their_sum() {
     let text = inspect(&layout(), &[row()]);
     let expected = "\
 lake.db.t (00000000-0000-0000-0000-000000000007), branch main, snapshot 9007199254740993
-format v2, target 512 MiB, 1 300 files in 1 partitions, 3 manifests (4.0 KiB), rewrites are only advised
+format v2, target 512 MiB, 1 300 files in 1 partition, 3 manifests (4.0 KiB), rewrites are only advised
 refused (format-version): format version 3";
     assert_eq!(text.lines().take(3).collect::<Vec<_>>().join("\n"), expected);
     let cells: Vec<Vec<&str>> = text.lines().skip(3).map(|l| l.split("  ").map(str::trim).filter(|c| !c.is_empty()).collect()).collect();
@@ -122,7 +122,7 @@ fn decisions_and_gaps_are_json_lines() {
     );
     assert_eq!((&decision["checks"][0]["threshold"], &decision["traits"]["data_files"]), (&8.0.into(), &13.into()));
     assert_eq!(watched(&Item::Missed(1500), true), "{\"missed\":1500}");
-    assert_eq!(watched(&Item::Missed(1500), false), "… 1 500 decisions were missed");
+    assert_eq!(watched(&Item::Missed(1500), false), "… missed 1 500 decisions");
 }
 
 fn compact() -> CompactRow {
