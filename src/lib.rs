@@ -40,3 +40,12 @@ pub mod telemetry;
 
 /// The command line's words and its output.
 pub mod cli;
+
+/// What each command does.
+pub mod command;
+
+/// Puts the parts together.
+pub mod app;
+
+/// The demo.
+pub mod demo;

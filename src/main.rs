@@ -1,2 +1,31 @@
 //! Command line.
-fn main() {}
+
+use std::process::ExitCode;
+
+use afterwrite::cli::{Cli, Command};
+use afterwrite::{command, serve, telemetry};
+use clap::Parser;
+
+fn main() -> ExitCode {
+    serve::settle_provider();
+    let cli = Cli::parse();
+    let quiet = if matches!(cli.command, Command::Serve(_)) { "info" } else { "warn" };
+    if let Err(error) = telemetry::init_log(cli.global.log_format, cli.global.log.as_deref().unwrap_or(quiet)) {
+        eprintln!("error: {error:#}");
+        return ExitCode::from(64);
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: the runtime cannot start: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(command::run(cli)) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            eprintln!("error: {}", failure.why);
+            failure.exit.into()
+        }
+    }
+}

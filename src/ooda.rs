@@ -12,7 +12,7 @@ mod book;
 mod work;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::decide::budget::Budget;
 use crate::decide::{self, Case};
 use crate::lake::clock::Clock;
 use crate::lake::{Error, Format, Table};
-use crate::model::decision::{Decision, Reason, Verdict};
+use crate::model::decision::{Check, Decision, Reason, Verdict};
 use crate::model::ident::TableName;
 use crate::model::partition::PartitionKey;
 use crate::model::policy::BudgetLimits;
@@ -185,7 +185,7 @@ impl Loop {
         };
         let memory = page.memory(scope);
         let refusals = page.refusals(scope);
-        let decision = decide::judge(&Case {
+        let mut decision = decide::judge(&Case {
             now_ms,
             table: &page.facts,
             policy: &page.policy,
@@ -196,6 +196,7 @@ impl Loop {
             traits: &traits,
             memory: &memory,
         });
+        decision.checks.extend(page.warnings.iter().map(warned));
         let label = label(scope, page.spec(scope));
         page.keep(decision.clone(), &self.limits);
         if let Some(at_ms) = eligible_again(&decision) {
@@ -249,6 +250,28 @@ impl Loop {
         }
     }
 
+    /// Commits whose outcome recovery could not tell yet.
+    pub fn set_open(&self, count: usize) {
+        self.open.store(count as u64, Ordering::Relaxed);
+    }
+
+    /// See [`Loop::set_open`].
+    pub fn unknown_outcomes(&self) -> usize {
+        usize::try_from(self.open.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
+    }
+
+    /// Tables known.
+    pub fn tables(&self) -> usize {
+        self.book().len()
+    }
+
+    /// Whether nothing is waiting that could be done now: no look, no job, no
+    /// candidate that may be carried out.
+    pub fn is_at_rest(&self) -> bool {
+        let depth = self.parts.inbox.depth();
+        depth.pending == 0 && depth.looking == 0 && self.budget().running() == 0 && self.book().pending().is_empty()
+    }
+
     fn now(&self) -> i64 {
         self.parts.clock.now_ms()
     }
@@ -260,6 +283,11 @@ impl Loop {
     fn budget(&self) -> std::sync::MutexGuard<'_, Budget> {
         self.budget.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A table property that could not be used, among the checks.
+fn warned(warning: &settings::Warning) -> Check {
+    Check { name: format!("property.{}", warning.property), value: 0.0, threshold: 0.0, passed: false, note: warning.message.clone() }
 }
 
 fn looked(how: &How) -> Looked {

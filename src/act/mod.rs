@@ -25,6 +25,7 @@ pub use control::{KillSwitch, Progress, Watcher};
 pub use job::{Job, JobResult, JobState, Kind, Numbers, Verdict};
 pub use journal::{Holder, Journal, MemoryJournal, Pause, Pauses, Query, Role, SqliteJournal};
 pub use recover::Recovered;
+pub use undo::NotUndone;
 
 use crate::lake::clock::{Chance, Clock};
 use crate::lake::{Error, Format, Table, Written};

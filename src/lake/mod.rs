@@ -60,6 +60,10 @@ pub trait Table: Send + Sync {
     /// to each by the specification's scope rules.
     async fn scope(&self, scope: &PartitionKey) -> Result<ScopeFiles>;
 
+    /// As [`Table::scope`] for several partitions, in their order; manifests that
+    /// they share are read once.
+    async fn scopes(&self, scopes: &[PartitionKey]) -> Result<Vec<ScopeFiles>>;
+
     /// Writes the outputs of a plan. Inputs are never touched. Every path is
     /// told to `control` before its file is begun.
     async fn rewrite(&self, plan: &Plan, attempt: &AttemptId, control: &dyn Control) -> Result<Written>;

@@ -30,9 +30,8 @@ impl Backend for Loop {
         if reference != MAIN {
             return Answer { heard: Heard::Accepted, note: format!("branch `{reference}` is not looked after: only `{MAIN}` is") };
         }
-        let known = self.book().page(&event.table).is_some();
+        let note = self.parts.roster.note(&event.table);
         let heard = self.parts.inbox.hear(event);
-        let note = if known { String::new() } else { "the table is not known yet: the catalog will be asked".to_owned() };
         Answer { heard, note }
     }
 
@@ -112,7 +111,7 @@ impl Backend for Loop {
             tables: self.book().len() as u64,
             pending: self.parts.inbox.depth().pending as u64,
             jobs: self.budget().running() as u64,
-            unknown_outcomes: self.open.load(std::sync::atomic::Ordering::Relaxed),
+            unknown_outcomes: self.unknown_outcomes() as u64,
         }
     }
 }

@@ -117,6 +117,25 @@ impl Settings {
         include_str!("example.toml")
     }
 
+    /// What holds, in a few lines without secrets.
+    pub fn summary(&self) -> String {
+        let mut lines = vec![
+            format!("grpc     {}", self.server.listen),
+            format!("http     {}", self.server.http),
+            format!("journal  {}", self.journal.path.display()),
+            format!("cache    {} bytes", self.cache.memory),
+            format!("poll     every {} to {} ms", self.poll.min_ms, self.poll.max_ms),
+            format!("budget   {} GB-hours an hour, {} jobs at a time", self.budget.gb_hours_per_hour, self.budget.concurrent_jobs),
+        ];
+        for (name, catalog) in &self.catalogs {
+            lines.push(format!("catalog  {name}: {} with its tables under {}", without_password(&catalog.uri), catalog.warehouse));
+        }
+        for rule in &self.tables {
+            lines.push(format!("table    {}", rule.pattern));
+        }
+        lines.join("\n")
+    }
+
     fn from_section(mut top: Section<'_>, environment: &BTreeMap<String, String>) -> Self {
         let settings = Self {
             instance: top.read("instance", units::word),
@@ -136,3 +155,11 @@ impl Settings {
 
 #[cfg(test)]
 mod tests;
+
+/// A URI as it may be shown.
+fn without_password(uri: &str) -> String {
+    match uri.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?))) {
+        Some((scheme, (user, host))) => format!("{scheme}://{}:***@{host}", user.split(':').next().unwrap_or_default()),
+        None => uri.to_owned(),
+    }
+}

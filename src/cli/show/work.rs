@@ -7,7 +7,7 @@ use super::{json_lines, table};
 use crate::model::plan::{Path, Plan};
 
 /// What a compaction would do with one partition.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PlanRow {
     /// `catalog.namespace.table`.
     pub table: String,

@@ -48,6 +48,10 @@ impl Table for IcebergTable {
         scope::read(self, scope).await
     }
 
+    async fn scopes(&self, scopes: &[PartitionKey]) -> Result<Vec<ScopeFiles>> {
+        scope::read_many(self, scopes).await
+    }
+
     async fn rewrite(&self, plan: &Plan, attempt: &AttemptId, control: &dyn Control) -> Result<Written> {
         rewrite::run(self, plan, attempt, control).await
     }

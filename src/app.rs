@@ -1,0 +1,288 @@
+//! Puts the parts together: the only place that names every one of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::act::journal::Blob;
+use crate::act::{self, Act, Journal, KillSwitch, Role, SqliteJournal};
+use crate::lake::clock::{Chance, Clock, SystemChance, SystemClock};
+use crate::lake::iceberg::catalog::Catalog;
+use crate::lake::iceberg::catalog::sql::{self, SqlCatalog};
+use crate::lake::iceberg::lake::Lake;
+use crate::lake::{self, Format};
+use crate::model::ident::{MAIN, TableIdent};
+use crate::observe::poll::{self, Poller};
+use crate::observe::{Inbox, Roster, inbox};
+use crate::ooda::{Loop, Parts};
+use crate::orient::cache::Key;
+use crate::orient::checkpoint::{Checkpoints, VERSION};
+use crate::orient::Orient;
+use crate::serve::{self, Running};
+use crate::settings::{self, Settings};
+use crate::telemetry;
+
+/// Between two signs of life in the journal.
+const BEAT: Duration = Duration::from_secs(8);
+/// Between two looks at work that a crash or a lost answer left open.
+const RECOVER: Duration = Duration::from_secs(30);
+/// Between two savings of states that are ahead of their checkpoints.
+const FLUSH: Duration = Duration::from_secs(30);
+/// Between two readings of gauges.
+const GAUGES: Duration = Duration::from_secs(2);
+/// How long calls and jobs under way may take when the process ends.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The parts that every command needs.
+pub struct App {
+    /// What users ask for.
+    pub settings: Arc<Settings>,
+    /// Every table of every configured catalog.
+    pub lake: Arc<Lake>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    chance: Arc<dyn Chance>,
+}
+
+impl App {
+    /// Prepares access to the catalogs; none is contacted yet.
+    ///
+    /// # Errors
+    /// When a catalog is configured in a way that cannot work.
+    pub async fn new(settings: Settings) -> lake::Result<Self> {
+        let chance: Arc<dyn Chance> = Arc::new(SystemChance);
+        let mut catalogs: Vec<Arc<dyn Catalog>> = Vec::new();
+        for (name, catalog) in &settings.catalogs {
+            catalogs.push(Arc::new(open(name, catalog, Arc::clone(&chance)).await?));
+        }
+        Ok(Self { settings: Arc::new(settings), lake: Arc::new(Lake::new(catalogs)), clock: Arc::new(SystemClock), chance })
+    }
+
+    /// Opens the journal, and makes it where there is none.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, or is not a journal of this version.
+    pub async fn journal(&self) -> act::journal::Result<Arc<SqliteJournal>> {
+        Ok(Arc::new(SqliteJournal::open(&self.settings.journal.path).await?))
+    }
+
+    /// Enters this process in the journal.
+    ///
+    /// # Errors
+    /// When the journal cannot be used, or this process would serve and another does.
+    pub async fn act(&self, role: Role, journal: Arc<dyn Journal>) -> act::journal::Result<Arc<Act>> {
+        let kill = KillSwitch::from_variable(std::env::var(KillSwitch::VARIABLE).ok().as_deref())
+            .map_err(|why| act::journal::Error::Unavailable { path: KillSwitch::VARIABLE.into(), why })?;
+        let format: Arc<dyn Format> = Arc::clone(&self.lake) as Arc<dyn Format>;
+        let ports = act::Ports { format, journal, clock: Arc::clone(&self.clock), chance: Arc::clone(&self.chance) };
+        Act::start(ports, role, act::Settings::default(), kill).await
+    }
+
+    /// Starts the sidecar: closes what a crash left open, then listens and loops.
+    ///
+    /// # Errors
+    /// When the journal or an address cannot be had.
+    pub async fn serve(&self, options: &serve::Options, metrics: PrometheusHandle) -> anyhow::Result<Sidecar> {
+        let journal: Arc<dyn Journal> = self.journal().await?;
+        let act = self.act(Role::Serve, Arc::clone(&journal)).await?;
+        let format: Arc<dyn Format> = Arc::clone(&self.lake) as Arc<dyn Format>;
+        let give_up_ms = self.settings.poll.max_ms;
+        let inbox = Inbox::new(Arc::clone(&self.clock), inbox::Limits { give_up_ms, interval_ms: LOOK_INTERVAL_MS, ..inbox::Limits::default() });
+        let roster = Arc::new(Roster::new(format.catalogs()));
+        let checkpoints = Arc::new(JournalCheckpoints(Arc::clone(&journal)));
+        let orient = Arc::new(Orient::new(self.settings.cache.memory, checkpoints));
+        let ooda = Loop::new(Parts {
+            format: Arc::clone(&format),
+            inbox: inbox.clone(),
+            roster: Arc::clone(&roster),
+            orient: Arc::clone(&orient),
+            act: Arc::clone(&act),
+            clock: Arc::clone(&self.clock),
+            settings: Arc::clone(&self.settings),
+        });
+        let recovered = act.recover().await?;
+        tracing::info!(committed = recovered.committed.len(), ended = recovered.ended.len(), open = recovered.open.len(), "journal read");
+        ooda.set_open(recovered.open.len());
+        let running = serve::start(Arc::clone(&ooda) as Arc<dyn serve::Backend>, options, metrics).await?;
+        let stop = CancellationToken::new();
+        let mut sidecar = Sidecar { running, ooda: Arc::clone(&ooda), inbox: inbox.clone(), orient, act, stop, tasks: Vec::new(), main: None };
+        for catalog in format.catalogs() {
+            sidecar.poll(Poller {
+                catalog,
+                format: Arc::clone(&format),
+                inbox: inbox.clone(),
+                roster: Arc::clone(&roster),
+                clock: Arc::clone(&self.clock),
+                chance: Arc::clone(&self.chance),
+                limits: poll::Limits { min_ms: self.settings.poll.min_ms, max_ms: self.settings.poll.max_ms, ..poll::Limits::default() },
+                references: vec![MAIN.to_owned()],
+            });
+        }
+        sidecar.tend(Arc::clone(&self.clock));
+        sidecar.main = Some(tokio::spawn(async move { ooda.run().await }));
+        Ok(sidecar)
+    }
+}
+
+/// Least time between two looks at one table: what comes within it is one look.
+const LOOK_INTERVAL_MS: i64 = 100;
+
+async fn open(name: &str, catalog: &settings::Catalog, chance: Arc<dyn Chance>) -> lake::Result<SqlCatalog> {
+    match catalog.kind {
+        settings::CatalogKind::Sql => {
+            let options = sql::Options {
+                name: name.to_owned(),
+                uri: catalog.uri.clone(),
+                warehouse: Some(catalog.warehouse.clone()),
+                properties: catalog.properties.clone().into_iter().collect::<BTreeMap<_, _>>(),
+                create_if_missing: false,
+            };
+            SqlCatalog::open(options, chance).await
+        }
+    }
+}
+
+/// A sidecar that runs.
+pub struct Sidecar {
+    running: Running,
+    ooda: Arc<Loop>,
+    inbox: Inbox,
+    orient: Arc<Orient>,
+    act: Arc<Act>,
+    stop: CancellationToken,
+    tasks: Vec<JoinHandle<()>>,
+    main: Option<JoinHandle<()>>,
+}
+
+impl Sidecar {
+    /// Where it listens.
+    pub fn running(&self) -> &Running {
+        &self.running
+    }
+
+    /// The loop.
+    pub fn ooda(&self) -> &Arc<Loop> {
+        &self.ooda
+    }
+
+    fn poll(&mut self, poller: Poller) {
+        let stop = self.stop.clone();
+        self.tasks.push(tokio::spawn(async move { poller.run(stop).await }));
+    }
+
+    /// Starts what is due again and again.
+    fn tend(&mut self, clock: Arc<dyn Clock>) {
+        let (act, orient, ooda, inbox) = (&self.act, &self.orient, &self.ooda, &self.inbox);
+        let beating = Arc::clone(act);
+        let beat = move || {
+            let act = Arc::clone(&beating);
+            async move { act.beat().await.map_err(|e| e.to_string()) }
+        };
+        let (recovering, told) = (Arc::clone(act), Arc::clone(ooda));
+        let recover = move || {
+            let (act, ooda) = (Arc::clone(&recovering), Arc::clone(&told));
+            async move {
+                let recovered = act.recover().await.map_err(|e| e.to_string())?;
+                ooda.set_open(recovered.open.len());
+                Ok(())
+            }
+        };
+        let saving = Arc::clone(orient);
+        let flush = move || {
+            let orient = Arc::clone(&saving);
+            async move { orient.flush().await.map_err(|e| e.to_string()) }
+        };
+        let (act, orient, ooda, inbox, now) = (Arc::clone(act), Arc::clone(orient), Arc::clone(ooda), inbox.clone(), Arc::clone(&clock));
+        let gauges = move || {
+            let (act, orient, ooda, inbox, now) = (Arc::clone(&act), Arc::clone(&orient), Arc::clone(&ooda), inbox.clone(), Arc::clone(&now));
+            async move { read_gauges(&act, &orient, &ooda, &inbox, now.now_ms()).await }
+        };
+        let (stop, tasks) = (&self.stop, &mut self.tasks);
+        tasks.push(every(BEAT, "sign of life", stop.clone(), Arc::clone(&clock), beat));
+        tasks.push(every(RECOVER, "recovery", stop.clone(), Arc::clone(&clock), recover));
+        tasks.push(every(FLUSH, "checkpoint", stop.clone(), Arc::clone(&clock), flush));
+        tasks.push(every(GAUGES, "metrics", stop.clone(), clock, gauges));
+    }
+
+    /// Takes no new work, lets what is under way finish within a bound, and saves
+    /// what is known. What does not finish is closed at the next start.
+    pub async fn stop(self) {
+        self.inbox.close();
+        self.stop.cancel();
+        self.running.drain(PATIENCE).await;
+        if let Some(main) = self.main
+            && tokio::time::timeout(PATIENCE, main).await.is_err()
+        {
+            tracing::warn!("jobs are left to recovery");
+        }
+        for task in self.tasks {
+            let _ = task.await;
+        }
+        if let Err(error) = self.orient.flush().await {
+            tracing::warn!(%error, "states are not all saved: the next start reads their manifests again");
+        }
+        if let Err(error) = self.act.leave().await {
+            tracing::warn!(%error, "the journal shows this process for a while longer");
+        }
+    }
+}
+
+fn every<F>(time: Duration, what: &'static str, stop: CancellationToken, clock: Arc<dyn Clock>, work: impl Fn() -> F + Send + 'static) -> JoinHandle<()>
+where
+    F: Future<Output = Result<(), String>> + Send + 'static,
+{
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = clock.sleep(time) => {}
+            }
+            if let Err(error) = work().await {
+                tracing::warn!(%error, "{what} failed; tried again");
+            }
+        }
+    })
+}
+
+async fn read_gauges(act: &Act, orient: &Orient, ooda: &Loop, inbox: &Inbox, now_ms: i64) -> Result<(), String> {
+    let depth = inbox.depth();
+    let waited = depth.oldest_heard_ms.map_or(0, |heard| now_ms.saturating_sub(heard).max(0));
+    telemetry::inbox_depth(depth.pending, depth.looking, waited as f64 / 1000.0);
+    telemetry::cache_size(ooda.tables() as u64, orient.cached_bytes());
+    telemetry::unknown_outcomes_open(ooda.unknown_outcomes());
+    let kept = act.journal().kept().await.map_err(|e| e.to_string())?;
+    telemetry::kept_alive(kept.iter().map(|k| k.bytes).fold(0, u64::saturating_add));
+    Ok(())
+}
+
+/// Checkpoints in the journal's database.
+struct JournalCheckpoints(Arc<dyn Journal>);
+
+const CHECKPOINT: &str = "layout";
+
+impl JournalCheckpoints {
+    fn name(ident: &TableIdent, reference: &str) -> String {
+        format!("{ident}@{reference}")
+    }
+}
+
+#[async_trait]
+impl Checkpoints for JournalCheckpoints {
+    async fn load(&self, key: &Key) -> lake::Result<Option<Vec<u8>>> {
+        Ok(self.0.blob(CHECKPOINT, &Self::name(&key.ident, &key.reference)).await?.map(|blob| blob.bytes))
+    }
+
+    async fn save(&self, key: &Key, bytes: Vec<u8>) -> lake::Result<()> {
+        let blob = Blob { version: u32::from(VERSION), bytes };
+        Ok(self.0.put_blob(CHECKPOINT, &Self::name(&key.ident, &key.reference), &blob).await?)
+    }
+
+    async fn remove(&self, ident: &TableIdent) -> lake::Result<()> {
+        Ok(self.0.drop_blob(CHECKPOINT, &Self::name(ident, MAIN)).await?)
+    }
+}

@@ -1,0 +1,150 @@
+//! What each command does, joined from the rooms.
+
+mod compact;
+mod inspect;
+mod jobs;
+mod serve;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::act::journal;
+use crate::app::App;
+use crate::cli::{Cli, Command, Exit, completions, remote, show};
+use crate::lake::{self, Format, Table};
+use crate::model::ident::TableName;
+use crate::settings::{self, Settings};
+
+/// Why a command failed: what to say, and how to exit.
+#[derive(Debug)]
+pub struct Failure {
+    /// How to exit.
+    pub exit: Exit,
+    /// What to say.
+    pub why: String,
+}
+
+impl Failure {
+    fn new(exit: Exit, why: impl Into<String>) -> Self {
+        Self { exit, why: why.into() }
+    }
+}
+
+impl From<remote::Failure> for Failure {
+    fn from(failure: remote::Failure) -> Self {
+        Self { exit: failure.exit, why: failure.why }
+    }
+}
+
+impl From<settings::Error> for Failure {
+    fn from(error: settings::Error) -> Self {
+        Self::new(Exit::Settings, error.to_string())
+    }
+}
+
+impl From<lake::Error> for Failure {
+    fn from(error: lake::Error) -> Self {
+        Self::new(exit_of(&error), told(&error))
+    }
+}
+
+impl From<journal::Error> for Failure {
+    fn from(error: journal::Error) -> Self {
+        let exit = match error {
+            journal::Error::Absent(_) => Exit::NotFound,
+            journal::Error::Newer { .. } | journal::Error::Foreign { .. } => Exit::Settings,
+            _ => Exit::Failed,
+        };
+        Self::new(exit, error.to_string())
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::new(Exit::Failed, format!("{error:#}"))
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::new(Exit::Failed, error.to_string())
+    }
+}
+
+fn exit_of(error: &lake::Error) -> Exit {
+    match error {
+        lake::Error::Refused(_) => Exit::Refused,
+        lake::Error::NotFound { .. } => Exit::NotFound,
+        lake::Error::Unreachable { .. } => Exit::Unreachable,
+        lake::Error::Setup(_) => Exit::Settings,
+        lake::Error::Proof(_) | lake::Error::Stopped(_) | lake::Error::Journal(_) => Exit::Failed,
+    }
+}
+
+/// An error with its causes.
+fn told(error: &lake::Error) -> String {
+    match error {
+        lake::Error::Unreachable { what, source } => format!("{what}: {source:#}"),
+        other => other.to_string(),
+    }
+}
+
+/// Runs a command to its end.
+///
+/// # Errors
+/// With what to say on standard error and how to exit.
+pub async fn run(cli: Cli) -> Result<Exit, Failure> {
+    let json = cli.global.json;
+    let settings = || Settings::load(cli.global.config.as_deref());
+    match &cli.command {
+        Command::Completions(args) => {
+            show::print(&String::from_utf8_lossy(&completions(args.shell)))?;
+            Ok(Exit::Done)
+        }
+        Command::Config(args) if args.example => {
+            show::print(Settings::example())?;
+            Ok(Exit::Done)
+        }
+        Command::Config(_) => {
+            show::print(&settings()?.summary())?;
+            Ok(Exit::Done)
+        }
+        Command::Serve(args) => serve::run(settings()?, args).await,
+        Command::Demo(args) => Ok(crate::demo::run(args, json).await?),
+        Command::Report(args) => {
+            show::print(&remote::report(args, json).await?)?;
+            Ok(Exit::Done)
+        }
+        Command::Why(args) => {
+            show::print(&remote::why(args, json).await?)?;
+            Ok(Exit::Done)
+        }
+        Command::Watch(args) => {
+            remote::watch(args, json, |line| show::print(line).is_ok()).await?;
+            Ok(Exit::Done)
+        }
+        Command::Inspect(args) => inspect::run(&App::new(settings()?).await?, args, json).await,
+        Command::Plan(args) => compact::plan(&App::new(settings()?).await?, args, json).await,
+        Command::Compact(args) => compact::run(&App::new(settings()?).await?, args, json).await,
+        Command::Jobs(args) => jobs::list(&App::new(settings()?).await?, args, json).await,
+        Command::Cancel(args) => jobs::cancel(&App::new(settings()?).await?, &args.job).await,
+        Command::Undo(args) => jobs::undo(&App::new(settings()?).await?, &args.job, json).await,
+        Command::Pause(args) => jobs::pause(&App::new(settings()?).await?, args.table.as_ref()).await,
+        Command::Resume(args) => jobs::resume(&App::new(settings()?).await?, args.table.as_ref()).await,
+    }
+}
+
+/// A table that must be there.
+async fn load(app: &App, name: &TableName, reference: &str) -> Result<Arc<dyn Table>, Failure> {
+    let table = app.lake.load(name, reference).await?;
+    table.ok_or_else(|| Failure::new(Exit::NotFound, format!("{name} does not exist in its catalog; `catalog.namespace.table` is spelled as engines spell it")))
+}
+
+/// The properties of a table resolved to its policy, warnings said on standard error.
+fn policy(app: &App, name: &TableName, properties: &BTreeMap<String, String>) -> crate::model::policy::Policy {
+    let (policy, warnings) = settings::resolve(&app.settings, name, properties);
+    for warning in warnings {
+        eprintln!("warning: table property {}: {}", warning.property, warning.message);
+    }
+    policy
+}

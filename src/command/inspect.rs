@@ -1,0 +1,52 @@
+//! `inspect`: a table's layout, computed from scratch.
+
+use std::sync::Arc;
+
+use crate::app::App;
+use crate::cli::args::Inspect;
+use crate::cli::{Exit, show};
+use crate::lake::Table;
+use crate::model::policy::Policy;
+use crate::orient::history::History;
+use crate::orient::rebuild::recompute;
+use crate::orient::state::TableState;
+use crate::orient::traits;
+use crate::serve::backend::{PartitionRow, TableLayout, label};
+
+use super::{Failure, load, policy};
+
+/// Shows every partition.
+pub async fn run(app: &App, args: &Inspect, json: bool) -> Result<Exit, Failure> {
+    let table = load(app, &args.branch.table, &args.branch.reference).await?;
+    let view = table.view();
+    let policy = policy(app, &args.branch.table, &view.properties);
+    let now_ms = app.clock.now_ms();
+    let state = state(table.as_ref(), &policy, now_ms).await?;
+    let layout = TableLayout {
+        table: view.name.clone(),
+        uuid: view.ident.uuid,
+        reference: view.reference.clone(),
+        snapshot_id: view.head,
+        looked_at_ms: now_ms,
+        format_version: view.format_version,
+        target_file_size: policy.scale.target,
+        partitions: state.layout.partitions().len() as u64,
+        traits: traits::table_traits(&state, &policy.cost, now_ms),
+        refused: view.refused.clone(),
+        act: policy.act,
+    };
+    let row = |key: &crate::model::partition::PartitionKey| {
+        let traits = traits::traits(&state, key, &policy.cost, now_ms)?;
+        Some(PartitionRow { partition: key.clone(), label: label(key, view.specs.get(&key.spec_id).map(Arc::as_ref)), traits })
+    };
+    let rows: Vec<PartitionRow> = state.layout.partitions().keys().filter_map(row).collect();
+    show::print(&if json { show::inspect_json(&layout, &rows) } else { show::inspect(&layout, &rows) })?;
+    Ok(if view.refused.is_empty() { Exit::Done } else { Exit::Refused })
+}
+
+/// The state of a table that was never heard of before.
+pub async fn state(table: &dyn Table, policy: &Policy, now_ms: i64) -> Result<TableState, Failure> {
+    let layout = recompute(table, policy.scale).await?;
+    let last_sequence_number = table.view().last_sequence_number;
+    Ok(TableState { layout, history: History::new(now_ms), counted: imbl::OrdMap::new(), last_sequence_number })
+}

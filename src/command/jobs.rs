@@ -1,0 +1,111 @@
+//! `jobs`, `cancel`, `undo`, `pause`, `resume`: the journal by hand.
+
+use crate::act::{Job, Journal, Kind, Pause, Query, Role, Verdict};
+use crate::app::App;
+use crate::cli::args::Jobs;
+use crate::cli::show::JobRow;
+use crate::cli::{Exit, show};
+use crate::model::ident::{MAIN, TableName};
+use crate::model::plan::JobId;
+
+use super::{Failure, load};
+
+/// Shows the last jobs, newest first.
+pub async fn list(app: &App, args: &Jobs, json: bool) -> Result<Exit, Failure> {
+    let journal = app.journal().await?;
+    // a filter is applied here, so that the limit counts the jobs shown
+    let asked = if args.table.is_some() { u32::MAX } else { u32::try_from(args.limit).unwrap_or(u32::MAX) };
+    let jobs = journal.jobs(Query::Latest(asked)).await?;
+    let mut rows = Vec::new();
+    for job in jobs.iter().filter(|j| args.table.as_ref().is_none_or(|t| j.plan.name == *t)).take(args.limit) {
+        let attempts = journal.attempts(&job.id).await?;
+        rows.push(row(job, attempts.last().map(|a| a.id.0.clone())));
+    }
+    show::print(&show::jobs(&rows, json))?;
+    Ok(Exit::Done)
+}
+
+fn row(job: &Job, attempt: Option<String>) -> JobRow {
+    let reason = match &job.kind {
+        Kind::Rewrite => job.plan.reason.clone(),
+        Kind::Undo { of, .. } => format!("undo {}", of.0),
+    };
+    JobRow {
+        job: job.id.0.clone(),
+        table: job.plan.name.to_string(),
+        partition: job.plan.scope.to_string(),
+        state: job.state.code().to_owned(),
+        reason,
+        attempt,
+        files: job.plan.inputs.len() as u64,
+        bytes: job.plan.input_bytes(),
+        created_ms: job.requested_ms,
+        changed_ms: job.changed_ms,
+        snapshot_id: job.numbers.snapshot_id.map(|id| id.to_string()),
+        error: if job.numbers.snapshot_id.is_some() { String::new() } else { job.note.clone() },
+    }
+}
+
+/// Asks a job to stop.
+pub async fn cancel(app: &App, job: &str) -> Result<Exit, Failure> {
+    let id = JobId(job.to_owned());
+    let journal = app.journal().await?;
+    let found = journal.job(&id).await?.ok_or_else(|| crate::act::journal::Error::Absent(job.to_owned()))?;
+    if journal.ask_cancel(&id).await? {
+        show::print(&format!("job {job} is asked to stop; `jobs` shows when it has"))?;
+        return Ok(Exit::Done);
+    }
+    Err(Failure::new(Exit::Failed, format!("job {job} is {} already", found.state.code())))
+}
+
+/// Rolls a job's commit back.
+pub async fn undo(app: &App, job: &str, json: bool) -> Result<Exit, Failure> {
+    let act = app.act(Role::Command, app.journal().await?).await?;
+    let undone = act.undo(&JobId(job.to_owned())).await;
+    act.leave().await?;
+    let result = undone.map_err(|error| match error {
+        crate::act::NotUndone::Journal(error) => error.into(),
+        crate::act::NotUndone::Lake(error) => error.into(),
+        other => Failure::new(Exit::Conflict, other.to_string()),
+    })?;
+    if result.verdict != Verdict::Committed {
+        let exit = if matches!(result.verdict, Verdict::Unresolved { .. }) { Exit::Unknown } else { Exit::Conflict };
+        return Err(Failure::new(exit, result.verdict.note()));
+    }
+    let text = match json {
+        true => serde_json::json!({ "job": job, "table": result.table.to_string(), "undone": true }).to_string(),
+        false => format!("{} is rolled back to the snapshot before job {job}", result.table),
+    };
+    show::print(&text)?;
+    Ok(Exit::Done)
+}
+
+/// Leaves a table, or everything, alone from here on.
+pub async fn pause(app: &App, table: Option<&TableName>) -> Result<Exit, Failure> {
+    let ident = match table {
+        Some(name) => Some(load(app, name, MAIN).await?.view().ident),
+        None => None,
+    };
+    let label = table.map_or_else(|| "all tables".to_owned(), ToString::to_string);
+    app.journal().await?.pause(&Pause { table: ident, label: label.clone(), at_ms: app.clock.now_ms() }).await?;
+    show::print(&format!("paused: {label}; jobs under way end as they would"))?;
+    Ok(Exit::Done)
+}
+
+/// Takes a pause back.
+pub async fn resume(app: &App, table: Option<&TableName>) -> Result<Exit, Failure> {
+    let ident = match table {
+        Some(name) => Some(load(app, name, MAIN).await?.view().ident),
+        None => None,
+    };
+    let label = table.map_or_else(|| "all tables".to_owned(), ToString::to_string);
+    let journal = app.journal().await?;
+    let was = journal.resume(ident.as_ref()).await?;
+    let left = journal.pauses().await?;
+    let mut text = if was { format!("resumed: {label}") } else { format!("{label}: there was no such pause") };
+    for pause in left.0 {
+        text.push_str(&format!("\nstill paused: {}", pause.label));
+    }
+    show::print(&text)?;
+    Ok(Exit::Done)
+}
