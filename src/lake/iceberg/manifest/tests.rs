@@ -324,12 +324,12 @@ mod foreign {
             {"name":"rows","type":"long","field-id":103}, {"name":"size","type":"long","field-id":104}]}}]}"#;
 }
 
-#[test]
-fn fields_are_found_by_id_under_any_name_and_any_codec() {
+const UUID: u128 = 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10;
+
+fn foreign_manifests() -> Vec<Vec<u8>> {
     use serde_avro_fast::object_container_file_encoding::{Compression, CompressionLevel, write_all};
     let level = CompressionLevel::default();
     let schema: serde_avro_fast::Schema = foreign::SCHEMA.parse().unwrap();
-    let uuid = 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10u128;
     let entry = |state, u: Option<u128>| foreign::Entry {
         state,
         snap: None,
@@ -341,15 +341,22 @@ fn fields_are_found_by_id_under_any_name_and_any_codec() {
             size: 9,
         },
     };
+    [Compression::Null, Compression::Deflate { level }, Compression::Snappy, Compression::Zstandard { level }]
+        .into_iter()
+        .map(|codec| write_all(&schema, codec, Vec::new(), [entry(1, Some(UUID)), entry(0, None)]).unwrap())
+        .collect()
+}
+
+#[test]
+fn fields_are_found_by_id_under_any_name_and_any_codec() {
     let metadata = table(&[PrimitiveType::Uuid], Transform::Identity, FormatVersion::V2);
-    for codec in [Compression::Null, Compression::Deflate { level }, Compression::Snappy, Compression::Zstandard { level }] {
-        let bytes = write_all(&schema, codec, Vec::new(), [entry(1, Some(uuid)), entry(0, None)]).unwrap();
+    for bytes in foreign_manifests() {
         let manifest = ManifestRef { bytes: 0, sequence_number: 0, ..SAMPLES.1.clone() };
         let entries = entry::layout(&bytes, &manifest, &metadata).unwrap();
         let seen: Vec<_> =
             entries.iter().map(|e| (e.status, e.snapshot_id, e.bytes, e.partition.tuple.first().cloned().flatten())).collect();
-        let expected = [(EntryStatus::Added, SNAPSHOT, 9, Some(Value::Uuid(uuid))), (EntryStatus::Existing, SNAPSHOT, 9, None)];
-        assert_eq!(seen, expected, "{codec:?}");
+        let expected = [(EntryStatus::Added, SNAPSHOT, 9, Some(Value::Uuid(UUID))), (EntryStatus::Existing, SNAPSHOT, 9, None)];
+        assert_eq!(seen, expected);
     }
 }
 
@@ -364,10 +371,10 @@ fn decimals_are_twos_complement_of_any_width() {
 }
 
 /// A manifest and a list with everything in them, to be damaged.
-static SAMPLES: LazyLock<(TableMetadata, ManifestRef, [Vec<u8>; 2])> = LazyLock::new(samples);
+static SAMPLES: LazyLock<(TableMetadata, ManifestRef, Vec<Vec<u8>>)> = LazyLock::new(samples);
 
-fn samples() -> (TableMetadata, ManifestRef, [Vec<u8>; 2]) {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+fn samples() -> (TableMetadata, ManifestRef, Vec<Vec<u8>>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let (types, values): (Vec<_>, Vec<_>) = identity_values().into_iter().unzip();
         let metadata = table(&types, Transform::Identity, FormatVersion::V2);
@@ -380,7 +387,7 @@ fn samples() -> (TableMetadata, ManifestRef, [Vec<u8>; 2]) {
         })
         .await;
         let list = list_of(written, 2).await;
-        (metadata, ManifestRef { bytes: 0, ..manifest }, [bytes, list])
+        (metadata, ManifestRef { bytes: 0, ..manifest }, [vec![bytes, list], foreign_manifests()].concat())
     })
 }
 
