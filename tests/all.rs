@@ -24,3 +24,4 @@ mod rewrite {
     pub mod support;
 }
 mod serve;
+mod catalog;

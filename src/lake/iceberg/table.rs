@@ -137,3 +137,6 @@ fn is_tag(metadata: &TableMetadata, reference: &str) -> bool {
 
 /// The table property that turns encryption on.
 const ENCRYPTION_KEY: &str = "encryption.key-id";
+
+#[cfg(test)]
+mod tests;

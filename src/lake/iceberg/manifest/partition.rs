@@ -223,7 +223,7 @@ fn double_bits(v: f64) -> u64 {
 }
 
 /// Two's complement, big-endian, of any length up to sixteen bytes that matter.
-fn unscaled(bytes: &[u8]) -> Option<i128> {
+pub(super) fn unscaled(bytes: &[u8]) -> Option<i128> {
     let sign = if bytes.first()? & 0x80 == 0 { 0x00 } else { 0xff };
     let (extension, digits) = bytes.split_at(bytes.len().saturating_sub(16));
     let mut full = [sign; 16];

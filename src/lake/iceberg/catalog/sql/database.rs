@@ -44,7 +44,7 @@ impl Database {
         let pool = match target {
             Target::Sqlite(path) => Pool::Sqlite(sqlite_pool(&path, create_if_missing)?),
             Target::Postgres(options) => {
-                let pool = PgPoolOptions::new().max_connections(4).acquire_timeout(postgres::PATIENCE);
+                let pool = PgPoolOptions::new().max_connections(4).acquire_timeout(postgres::CONNECT_PATIENCE);
                 Pool::Postgres(pool.connect_lazy_with(options.as_ref().clone()))
             }
         };

@@ -25,6 +25,8 @@ use super::{Swap, Verdict};
 
 /// How long a statement may stay without an answer.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a connection may take to be made, or to become free.
+pub const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the `UPDATE` may wait for the row; below [`PATIENCE`], so that the
 /// server speaks first.
 const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '20s'";

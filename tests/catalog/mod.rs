@@ -1,0 +1,98 @@
+//! Catalogs and stores, against real ones.
+
+mod memory;
+mod postgres;
+mod promises;
+mod s3;
+mod sqlite;
+
+use std::sync::{Arc, Mutex};
+
+use afterwrite::lake::clock::{Chance, SystemChance};
+use afterwrite::lake::iceberg::catalog::Loaded;
+use afterwrite::lake::{Control, Result};
+use afterwrite::model::ident::TableName;
+use afterwrite::model::killpoint::KillPoint;
+use async_trait::async_trait;
+use iceberg::spec::{NestedField, PrimitiveType, Schema, TableMetadata, TableMetadataBuilder, Type};
+use iceberg::{TableCreation, TableRequirement, TableUpdate};
+
+/// A control that writes down what it is told.
+#[derive(Default)]
+struct Recorder(Mutex<Vec<String>>);
+
+impl Recorder {
+    fn told(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn note(&self, line: String) {
+        self.0.lock().unwrap().push(line);
+    }
+}
+
+#[async_trait]
+impl Control for Recorder {
+    async fn will_write(&self, path: &str) -> Result<()> {
+        self.note(format!("write {path}"));
+        Ok(())
+    }
+
+    async fn will_commit(&self, asserted: &str) -> Result<()> {
+        self.note(format!("commit {asserted}"));
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn progress(&self, _rows: u64, _bytes: u64) {}
+
+    fn reached(&self, point: KillPoint) {
+        self.note(format!("reached {point}"));
+    }
+}
+
+/// A service that a test needs: its address, or a skip. Where the service is
+/// required, a missing address is a failure.
+fn service(variable: &str, name: &str) -> Option<String> {
+    if let Ok(address) = std::env::var(variable) {
+        return Some(address);
+    }
+    let required = std::env::var("AFTERWRITE_TEST_REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|r| r == name), "{name} is required, but {variable} is not set");
+    eprintln!("skipped: {variable} is not set");
+    None
+}
+
+fn unique(prefix: &str) -> String {
+    format!("{prefix}_{:016x}", SystemChance.next())
+}
+
+fn chance() -> Arc<dyn Chance> {
+    Arc::new(SystemChance)
+}
+
+fn name(catalog: &str) -> TableName {
+    TableName::new(catalog, "db.inner", "t")
+}
+
+fn metadata(location: &str, properties: &[(&str, &str)]) -> TableMetadata {
+    let id = NestedField::required(1, "id", Type::Primitive(PrimitiveType::Int)).into();
+    let creation = TableCreation::builder()
+        .name("t".into())
+        .location(location.into())
+        .schema(Schema::builder().with_fields([id]).build().unwrap())
+        .properties(properties.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())))
+        .build();
+    TableMetadataBuilder::from_table_creation(creation).unwrap().build().unwrap().metadata
+}
+
+fn same_table(base: &Loaded) -> Vec<TableRequirement> {
+    vec![TableRequirement::UuidMatch { uuid: base.metadata.uuid() }]
+}
+
+fn set(key: &str, value: &str) -> Vec<TableUpdate> {
+    vec![TableUpdate::SetProperties { updates: [(key.to_owned(), value.to_owned())].into() }]
+}
