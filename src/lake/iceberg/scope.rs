@@ -77,12 +77,8 @@ impl State {
     /// The part that plans are made of.
     pub fn scope_files(&self, head: &Head) -> ScopeFiles {
         let applying: HashSet<&FileKey> = self.files.iter().flat_map(|f| &f.deletes).collect();
-        let deletes = self
-            .reaching
-            .iter()
-            .filter(|r| applying.contains(&r.delete.key))
-            .map(|r| (r.delete.key.clone(), r.delete.clone()))
-            .collect();
+        let deletes =
+            self.reaching.iter().filter(|r| applying.contains(&r.delete.key)).map(|r| (r.delete.key.clone(), r.delete.clone())).collect();
         ScopeFiles {
             snapshot_id: head.snapshot.snapshot_id(),
             sequence_number: head.snapshot.sequence_number(),

@@ -84,7 +84,9 @@ fn after_refusal(base: &Loaded, fresh: Option<&Loaded>, attempt: &AttemptId, ref
         return Outcome::Landed { snapshot_id: ours.snapshot_id() };
     }
     match parentless(&fresh.metadata, |s| base.metadata.snapshot_by_id(s.snapshot_id()).is_some()) {
-        Some(cut) => Outcome::Unknown { reason: format!("refused ({refused:?}), but the parent of snapshot {cut} is gone and may have been ours") },
+        Some(cut) => {
+            Outcome::Unknown { reason: format!("refused ({refused:?}), but the parent of snapshot {cut} is gone and may have been ours") }
+        }
         None => refused,
     }
 }

@@ -68,9 +68,18 @@ mod tests {
 
     #[test]
     fn postgres_spellings() {
-        for uri in ["postgres://u:p@h:5433/db", "postgresql://u:p@h:5433/db", "postgresql+psycopg2://u:p@h:5433/db", "jdbc:postgresql://h:5433/db?user=u"] {
+        for uri in [
+            "postgres://u:p@h:5433/db",
+            "postgresql://u:p@h:5433/db",
+            "postgresql+psycopg2://u:p@h:5433/db",
+            "jdbc:postgresql://h:5433/db?user=u",
+        ] {
             let Ok(Target::Postgres(options)) = parse(uri) else { panic!("{uri}") };
-            assert_eq!((options.get_host(), options.get_port(), options.get_username(), options.get_database()), ("h", 5433, "u", Some("db")), "{uri}");
+            assert_eq!(
+                (options.get_host(), options.get_port(), options.get_username(), options.get_database()),
+                ("h", 5433, "u", Some("db")),
+                "{uri}"
+            );
         }
     }
 
