@@ -4,6 +4,8 @@
 
 pub mod model;
 
+pub mod proto;
+
 pub mod observe;
 
 pub mod orient;
@@ -15,3 +17,8 @@ pub mod act;
 pub mod lake;
 
 pub mod parquet;
+pub mod serve;
+
+pub mod cli;
+
+pub mod telemetry;

@@ -2,17 +2,21 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-mod hazards {
-    mod h43_invalid_parquet;
-    mod h61_metrics_modes;
-    mod h63_writer_properties;
-    mod h70_bin_over_target;
-    mod h83_wide_and_large;
-}
+mod architecture;
+mod hazards;
+mod laws {
+    pub mod world;
 
+    mod budget;
+    mod fixed_point;
+    mod ranking;
+    mod selection;
+}
+mod observe;
 mod rewrite {
     mod encode;
     mod metrics;
     mod splice;
     pub mod support;
 }
+mod serve;

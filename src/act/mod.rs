@@ -1,1 +1,375 @@
-//! act
+//! Act: carries a plan out, guarded at every step.
+//!
+//! A job is leased, journaled, validated, written, proven, committed, and closed;
+//! whatever stops it in between is closed by [`Act::recover`].
+
+pub mod attempt;
+pub mod backoff;
+mod close;
+mod commit;
+pub mod control;
+pub mod job;
+pub mod journal;
+pub mod lease;
+pub mod process;
+mod recover;
+mod undo;
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+pub use attempt::{Attempt, AttemptState};
+pub use control::{KillSwitch, Progress, Watcher};
+pub use job::{Job, JobResult, JobState, Kind, Numbers, Verdict};
+pub use journal::{Holder, Journal, MemoryJournal, Pause, Pauses, Query, Role, SqliteJournal};
+pub use recover::Recovered;
+
+use crate::lake::clock::{Chance, Clock};
+use crate::lake::{Error, Format, Table, Written};
+use crate::model::killpoint::KillPoint;
+use crate::model::outcome::Conflict;
+use crate::model::plan::{AttemptId, JobId, Plan};
+
+use attempt::Loss;
+use commit::Effort;
+use control::{Stop, Watch};
+use job::{REQUEST, gb_hours, new_id};
+use journal::Step;
+use lease::Leases;
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Tries to commit end after this time.
+    pub commit_for: Duration,
+    /// An unknown outcome is looked at for this long before it is left to recovery.
+    pub resolve_for: Duration,
+    /// The first wait between tries.
+    pub wait: Duration,
+    /// The longest wait between tries.
+    pub longest_wait: Duration,
+    /// How often the journal is asked for a wish to stop a running job.
+    pub look_every: Duration,
+    /// A job that must stop is dropped after so many looks.
+    pub grace_looks: u32,
+    /// A process without a sign of life for this long is dead.
+    pub holder_ttl: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            commit_for: Duration::from_secs(120),
+            resolve_for: Duration::from_secs(60),
+            wait: Duration::from_millis(100),
+            longest_wait: Duration::from_secs(10),
+            look_every: Duration::from_secs(1),
+            grace_looks: 30,
+            holder_ttl: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What acting needs of the world.
+#[derive(Clone)]
+pub struct Ports {
+    /// The tables.
+    pub format: Arc<dyn Format>,
+    /// The journal.
+    pub journal: Arc<dyn Journal>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub chance: Arc<dyn Chance>,
+}
+
+/// Carries plans out. One a process.
+pub struct Act {
+    format: Arc<dyn Format>,
+    journal: Arc<dyn Journal>,
+    clock: Arc<dyn Clock>,
+    chance: Arc<dyn Chance>,
+    settings: Settings,
+    kill: KillSwitch,
+    leases: Leases,
+    active: Arc<Mutex<HashSet<JobId>>>,
+    instance: String,
+    holder: Holder,
+}
+
+/// A job under way, marked as such until it is dropped.
+struct Work {
+    job: Job,
+    stop: Stop,
+    numbers: Numbers,
+    attempt: Option<AttemptId>,
+    active: Arc<Mutex<HashSet<JobId>>>,
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.job.id);
+    }
+}
+
+impl Act {
+    /// Enters this process in the journal. Errs when it would serve and another
+    /// process does.
+    pub async fn start(ports: Ports, role: Role, settings: Settings, kill: KillSwitch) -> journal::Result<Arc<Self>> {
+        let Ports { format, journal, clock, chance } = ports;
+        let fresh = |chance: &dyn Chance| format!("{:016x}", chance.next());
+        let instance = journal.instance(&fresh(chance.as_ref())).await?;
+        let holder = Holder { id: fresh(chance.as_ref()), role, host: process::host(), pid: process::pid(), beat_ms: clock.now_ms() };
+        let leases = Leases::default();
+        let act = Self { format, journal, clock, chance, settings, kill, leases, active: Arc::default(), instance, holder };
+        let dead = act.dead_holders().await?;
+        act.journal.claim(&act.holder, &dead).await?;
+        Ok(Arc::new(act))
+    }
+
+    /// The lasting id of this instance, as its snapshots carry it.
+    pub fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    /// The leases of this process.
+    pub fn leases(&self) -> &Leases {
+        &self.leases
+    }
+
+    /// The journal.
+    pub fn journal(&self) -> &Arc<dyn Journal> {
+        &self.journal
+    }
+
+    /// A sign of life; due well within `holder_ttl` while the process serves.
+    pub async fn beat(&self) -> journal::Result<()> {
+        self.journal.beat(&self.holder.id, self.clock.now_ms()).await
+    }
+
+    /// Leaves the journal, so that a successor need not wait.
+    pub async fn leave(&self) -> journal::Result<()> {
+        self.journal.release(&self.holder.id).await
+    }
+
+    /// Carries a plan out, to its end.
+    ///
+    /// Invariants checked: no input is in another job; the plan fits a fresh
+    /// load before a byte is read; every file is journaled before it is begun;
+    /// the outputs are proven before the catalog is asked; files go only with a
+    /// proof that they are in no table.
+    ///
+    /// A crash, or a dropped future, at any point leaves a job that
+    /// [`Act::recover`] closes.
+    pub async fn run(&self, plan: &Plan, watcher: Option<Watcher>) -> JobResult {
+        let Some(_lease) = self.leases.take(plan) else {
+            return JobResult::unstarted(plan, Verdict::Busy);
+        };
+        let mut work = match self.admit(plan, watcher).await {
+            Ok(Ok(work)) => work,
+            Ok(Err(verdict)) => return JobResult::unstarted(plan, verdict),
+            Err(error) => return JobResult::unstarted(plan, Verdict::Failed { error: format!("journal: {error}") }),
+        };
+        let done = self.carry_out(&mut work).await;
+        self.settle(work, done).await
+    }
+
+    /// What stands in the way, or the journaled job.
+    async fn admit(&self, plan: &Plan, watcher: Option<Watcher>) -> journal::Result<Result<Work, Verdict>> {
+        if plan.reason != REQUEST && self.journal.pauses().await?.holds(&plan.table) {
+            return Ok(Err(Verdict::Paused));
+        }
+        let dead = self.dead_holders().await?;
+        for other in self.journal.jobs(Query::Unfinished).await? {
+            let lives = other.holder != self.holder.id && !dead.contains(&other.holder);
+            let shares = |plan: &Plan| other.plan.inputs.iter().any(|f| plan.inputs.iter().any(|g| g.path == f.path));
+            if lives && other.plan.table == plan.table && shares(plan) {
+                return Ok(Err(Verdict::Busy));
+            }
+        }
+        self.request(plan.clone(), Kind::Rewrite, watcher).await.map(Ok)
+    }
+
+    /// Journals a new job.
+    async fn request(&self, plan: Plan, kind: Kind, watcher: Option<Watcher>) -> journal::Result<Work> {
+        let now = self.clock.now_ms();
+        let id = new_id(self.clock.as_ref(), self.chance.as_ref());
+        let numbers = Numbers {
+            files_in: u64::try_from(plan.inputs.len()).unwrap_or(u64::MAX),
+            bytes_in: plan.input_bytes(),
+            gb_hours_bound: plan.bound.gb_hours,
+            ..Numbers::default()
+        };
+        let stop = Stop::new(id.clone(), now, plan.bound.millis, watcher);
+        let job = Job {
+            id,
+            kind,
+            plan,
+            state: JobState::Requested,
+            holder: self.holder.id.clone(),
+            requested_ms: now,
+            changed_ms: now,
+            cancel: false,
+            note: "requested".into(),
+            numbers: numbers.clone(),
+        };
+        self.active.lock().unwrap_or_else(PoisonError::into_inner).insert(job.id.clone());
+        let work = Work { job, stop, numbers, attempt: None, active: Arc::clone(&self.active) };
+        self.journal.request(&work.job).await?;
+        self.kill.reached(KillPoint::Requested);
+        Ok(work)
+    }
+
+    /// From the journaled request to the snapshot.
+    async fn carry_out(&self, work: &mut Work) -> Result<i64, Verdict> {
+        let table = self.dequeue(work).await?;
+        self.advance(work, JobState::Inflight, "inflight").await?;
+        let outputs = attempt::id(&work.job.id, 0);
+        self.begin(work, &outputs, 0).await?;
+        self.kill.reached(KillPoint::Inflight);
+        let written = self.write(work, table.as_ref(), &outputs).await?;
+        self.disown_spares(work, &outputs, &written).await?;
+        self.kill.reached(KillPoint::Written);
+        let proof = self.watched(&work.stop, table.verify(&work.job.plan, &written)).await;
+        work.numbers.proof = Some(proof.map_err(|e| self.halted(work, e))?);
+        self.journal.step(&outputs, &AttemptState::Verified).await.map_err(journal_failed)?;
+        self.kill.reached(KillPoint::Verified);
+        self.land(work, &Effort::Rewrite { written: &written }).await
+    }
+
+    /// Validates the plan on a fresh load, before a byte of data is read.
+    async fn dequeue(&self, work: &Work) -> Result<Arc<dyn Table>, Verdict> {
+        let plan = &work.job.plan;
+        let table = self.load(plan).await.map_err(|e| self.halted(work, e))?;
+        let table = table.ok_or(Verdict::Dropped { conflict: Conflict::TableGone })?;
+        if let Some(refused) = table.view().refused.first() {
+            return Err(Verdict::Refused { refused: refused.clone() });
+        }
+        let scope = table.scope(&plan.scope).await.map_err(|e| self.halted(work, e))?;
+        match plan.check(&scope) {
+            Ok(()) => Ok(table),
+            Err(conflict @ Conflict::DeletesChanged { .. }) => Err(Verdict::Replan { conflict, max_bytes: None }),
+            Err(conflict) => Err(Verdict::Dropped { conflict }),
+        }
+    }
+
+    /// The plan's table, fresh; `None` when it is gone or another one stands
+    /// under its name.
+    async fn load(&self, plan: &Plan) -> Result<Option<Arc<dyn Table>>, Error> {
+        let table = self.format.load(&plan.name, &plan.reference).await?;
+        Ok(table.filter(|t| t.view().ident == plan.table))
+    }
+
+    /// Writes the outputs.
+    async fn write(&self, work: &mut Work, table: &dyn Table, outputs: &AttemptId) -> Result<Written, Verdict> {
+        let watch = Watch::new(self, &work.stop, outputs, true);
+        let written = self.watched(&work.stop, table.rewrite(&work.job.plan, outputs, &watch)).await;
+        let written = match written {
+            Ok(written) => written,
+            Err(error) => {
+                work.numbers.wasted_bytes = work.stop.bytes_read.load(Ordering::Relaxed);
+                return Err(self.halted(work, error));
+            }
+        };
+        let numbers = &mut work.numbers;
+        numbers.path = Some(written.path);
+        numbers.path_reason.clone_from(&written.path_reason);
+        numbers.files_out = u64::try_from(written.outputs.len()).unwrap_or(u64::MAX);
+        numbers.bytes_out = written.outputs.iter().map(|o| o.bytes).sum();
+        numbers.rows_out = written.outputs.iter().map(|o| o.records).sum();
+        numbers.rows_in = written.rows_in;
+        numbers.rows_deleted = written.rows_deleted;
+        numbers.bytes_read = written.bytes_read;
+        Ok(written)
+    }
+
+    /// Parts the files that the rewrite named and did not hand over from the
+    /// outputs, so that they go even when the outputs land.
+    ///
+    /// Invariant checked: every output was named, in the same spelling; without
+    /// that an output could be taken for a spare.
+    async fn disown_spares(&self, work: &Work, outputs: &AttemptId, written: &Written) -> Result<(), Verdict> {
+        let named = self.journal.files(outputs).await.map_err(journal_failed)?;
+        if let Some(unnamed) = written.outputs.iter().find(|o| !named.contains(&o.path)) {
+            return Err(Verdict::Failed { error: format!("the rewrite made {} without naming it first", unnamed.path) });
+        }
+        let handed: HashSet<&str> = written.outputs.iter().map(|o| o.path.as_str()).collect();
+        let spares: Vec<String> = named.into_iter().filter(|path| !handed.contains(path.as_str())).collect();
+        if spares.is_empty() {
+            return Ok(());
+        }
+        let spare = Attempt {
+            id: attempt::spare_id(&work.job.id),
+            job: work.job.id.clone(),
+            number: attempt::SPARE,
+            state: AttemptState::Lost { loss: Loss::NeverAsked },
+        };
+        self.journal.begin(&spare).await.map_err(journal_failed)?;
+        self.journal.move_files(outputs, &spare.id, &spares).await.map_err(journal_failed)
+    }
+
+    async fn begin(&self, work: &mut Work, id: &AttemptId, number: u32) -> Result<(), Verdict> {
+        let attempt = Attempt { id: id.clone(), job: work.job.id.clone(), number, state: AttemptState::Writing };
+        self.journal.begin(&attempt).await.map_err(journal_failed)?;
+        work.attempt = Some(id.clone());
+        Ok(())
+    }
+
+    async fn advance(&self, work: &mut Work, to: JobState, note: &str) -> Result<(), Verdict> {
+        let step = Step { job: &work.job.id, to, at_ms: self.clock.now_ms(), note, numbers: Some(&work.numbers) };
+        self.journal.advance(step).await.map_err(journal_failed)?;
+        work.job.state = to;
+        Ok(())
+    }
+
+    /// The result, and the journal's last word on the job.
+    async fn settle(&self, mut work: Work, done: Result<i64, Verdict>) -> JobResult {
+        let millis = self.clock.now_ms().saturating_sub(work.stop.started_ms).max(0);
+        let bound = work.job.plan.bound;
+        work.numbers.millis = millis;
+        work.numbers.gb_hours = gb_hours(bound.memory, millis).min(bound.gb_hours);
+        work.numbers.peak_memory = process::peak_memory();
+        if done.is_err() && work.numbers.wasted_bytes == 0 {
+            work.numbers.wasted_bytes = work.numbers.bytes_out;
+        }
+        let verdict = match done {
+            Ok(snapshot_id) => {
+                work.numbers.snapshot_id = Some(snapshot_id);
+                Verdict::Committed
+            }
+            Err(verdict) => verdict,
+        };
+        let verdict = self.close(&work, verdict).await;
+        JobResult {
+            job: Some(work.job.id.clone()),
+            attempt: work.attempt.clone(),
+            table: work.job.plan.name.clone(),
+            scope: work.job.plan.scope.clone(),
+            reason: work.job.plan.reason.clone(),
+            verdict,
+            numbers: work.numbers.clone(),
+        }
+    }
+
+    /// What an error means for the job.
+    fn halted(&self, work: &Work, error: Error) -> Verdict {
+        match error {
+            Error::Refused(refused) => Verdict::Refused { refused },
+            Error::NotFound { path } => Verdict::Dropped { conflict: Conflict::InputGone { files: vec![path] } },
+            Error::Proof(_) => {
+                tracing::error!(job = work.job.id.0, table = %work.job.plan.name, %error, "a rewrite was not proven");
+                Verdict::Disproved { error: error.to_string() }
+            }
+            Error::Stopped(_) if work.stop.is_cancelled() => Verdict::Cancelled,
+            Error::Stopped(_) => Verdict::Stopped { error: error.to_string() },
+            Error::Unreachable { what, source } => Verdict::Failed { error: format!("{what}: {source:#}") },
+            Error::Setup(_) | Error::Journal(_) => Verdict::Failed { error: error.to_string() },
+        }
+    }
+}
+
+fn journal_failed(error: journal::Error) -> Verdict {
+    Verdict::Failed { error: format!("journal: {error}") }
+}

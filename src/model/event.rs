@@ -28,6 +28,8 @@ pub enum Door {
     Poll,
     /// The command line's `report`.
     Cli,
+    /// A commit of this process.
+    Own,
 }
 
 /// A commit (or less) that was heard of.
@@ -49,4 +51,16 @@ pub struct Event {
     pub files_added: u64,
     /// Wall clock at which it was heard, in milliseconds since the epoch.
     pub heard_ms: i64,
+}
+
+/// What a door answers: whether the event led to a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Heard {
+    /// The table is marked for a look.
+    Accepted,
+    /// Every snapshot it names was heard of before.
+    Duplicate,
+    /// Too many tables wait for a look: try later, or leave it to the poller.
+    Full,
 }

@@ -44,6 +44,24 @@ impl SizeScale {
         }
         tier
     }
+
+    /// Files that rewriting `bytes` is expected to make: Apache Iceberg's rule
+    /// with its default ratios, in its integer arithmetic.
+    ///
+    /// One below the target. Else the remainder over whole targets becomes a
+    /// file of its own when it exceeds `0.75 T`, and is spread over the others
+    /// when that leaves their mean below `1.1 T`.
+    pub fn outputs(&self, bytes: u64) -> u64 {
+        let target = self.target.max(1);
+        let (whole, rest) = (bytes / target, bytes % target);
+        if whole == 0 {
+            return 1;
+        }
+        let wide = u128::from;
+        let rest_fills_a_file = 4 * wide(rest) > 3 * wide(target);
+        let rest_can_be_spread = 10 * wide(bytes / whole) < 11 * wide(target);
+        if !rest_fills_a_file && rest_can_be_spread { whole } else { bytes.div_ceil(target) }
+    }
 }
 
 /// Count, bytes and records of one kind of file.
@@ -214,6 +232,20 @@ mod tests {
         let tiers = [512, 511, 128, 127, 32, 31, 8, 7].map(|mib| SCALE.tier(mib * MIB));
         assert_eq!(tiers, [0, 0, 0, 1, 1, 2, 2, 3]);
         assert_eq!(SCALE.tier(0), TIERS - 1);
+    }
+
+    #[test]
+    fn outputs_follow_icebergs_rule() {
+        let outputs = [100, 512, 700, 1000, 1100, 5200, 5600].map(|mib| SCALE.outputs(mib * MIB));
+        assert_eq!(outputs, [1, 1, 2, 2, 2, 10, 11]);
+    }
+
+    #[test]
+    fn outputs_hold_at_the_ends_of_their_range() {
+        let outputs = |target, bytes| SizeScale { target, small_permille: 750 }.outputs(bytes);
+        assert_eq!([outputs(512, 0), outputs(1, 9), outputs(0, 9), outputs(u64::MAX, u64::MAX)], [1, 9, 9, 1]);
+        // a remainder of exactly 0.75 T is no file of its own; a mean of exactly 1.1 T is too much
+        assert_eq!([outputs(100, 1075), outputs(100, 1076), outputs(100, 109), outputs(100, 110)], [10, 11, 1, 2]);
     }
 
     #[test]

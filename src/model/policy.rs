@@ -124,7 +124,7 @@ impl Default for Policy {
                 Rule::Entropy { min_entropy: 0.6, min_small_files: 8 },
                 Rule::Deletes { min_ratio: 0.1, min_files_per_data_file: 16 },
             ],
-            queue_min_reduction: Some(1),
+            queue_min_reduction: Some(4),
             min_table_age_ms: 0,
             min_table_bytes: 0,
             quiet_window_ms: 0,

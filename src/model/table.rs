@@ -68,6 +68,9 @@ pub struct TableView {
     pub head: Option<i64>,
     /// Every snapshot the metadata still lists, by id.
     pub snapshots: BTreeMap<i64, SnapshotInfo>,
+    /// The highest sequence number the table ever gave out (0 in format v1). It
+    /// never falls, not even by a rollback: a lower one is an older load.
+    pub last_sequence_number: i64,
     /// Every partition spec, by id.
     pub specs: BTreeMap<i32, Arc<SpecInfo>>,
     /// Table properties.

@@ -1,1 +1,219 @@
-//! orient
+//! Orient: from a table to the layout of its partitions, at a cost proportional
+//! to what its new commits changed.
+//!
+//! The layout is a function of the head snapshot: whatever looks were lost,
+//! doubled or late, it equals [`rebuild::recompute`] bit for bit.
+
+pub mod cache;
+pub mod checkpoint;
+pub mod delta;
+pub mod history;
+pub mod lineage;
+mod look;
+pub mod rebuild;
+pub mod state;
+pub mod traits;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use cache::Key;
+pub use checkpoint::Checkpoints;
+pub use lineage::Reason;
+pub use rebuild::recompute;
+pub use state::{TableLayout, TableState};
+pub use traits::{table_traits, traits};
+
+use crate::lake::{Result, Table};
+use crate::model::ident::TableIdent;
+use crate::model::layout::SizeScale;
+use crate::model::partition::PartitionKey;
+use cache::{Cached, Locks, States};
+use delta::Reads;
+use look::Look;
+
+/// Keeps the state of every table that was looked at.
+pub struct Orient {
+    states: States,
+    checkpoints: Arc<dyn Checkpoints>,
+    locks: Locks,
+    drifts: AtomicU64,
+}
+
+/// How a look changed what is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// The head was known.
+    Unchanged,
+    /// The table was loaded before what is known of it: nothing changed.
+    Stale,
+    /// Snapshots were added.
+    Incremental {
+        /// How many.
+        snapshots: usize,
+    },
+    /// The head had moved back, or to another line.
+    Undone {
+        /// Snapshots taken back.
+        undone: usize,
+        /// Snapshots added then.
+        added: usize,
+    },
+    /// Everything was computed again.
+    Rebuilt(Reason),
+}
+
+/// The result of a look.
+#[derive(Clone, Debug)]
+pub struct Absorbed {
+    /// The state now.
+    pub state: Arc<TableState>,
+    /// How it came about.
+    pub how: How,
+    /// Partitions that may differ from before; all when rebuilt.
+    pub touched: BTreeSet<PartitionKey>,
+    /// Manifests whose entries were read.
+    pub manifests_read: u64,
+    /// Entries in them.
+    pub entries_read: u64,
+    /// Commits taken in that are not this product's rewrites.
+    pub foreign_snapshots: usize,
+    /// Commits taken in that are this product's rewrites, of any instance.
+    pub own_snapshots: usize,
+    /// Whether the manifest list bears the sums out: always, unless it leaves
+    /// counts out that nobody could count.
+    pub checked: bool,
+}
+
+impl Orient {
+    /// Holds at most `cache_bytes` of states in memory; the others in `checkpoints`.
+    pub fn new(cache_bytes: u64, checkpoints: Arc<dyn Checkpoints>) -> Self {
+        Self { states: States::new(cache_bytes), checkpoints, locks: Locks::default(), drifts: AtomicU64::new(0) }
+    }
+
+    /// Takes in a table as it was loaded. Looks at one table wait for each other.
+    ///
+    /// Reads the manifests that the snapshots since the known head added, and no
+    /// other, unless the way there is lost or the sums do not bear it out; then
+    /// all of the head's. A load that is older than what is known changes nothing.
+    ///
+    /// Errs when a manifest of the head cannot be read; what is known stays.
+    /// A crash loses at most what a later look finds again.
+    pub async fn absorb(&self, table: &dyn Table, scale: SizeScale, now_ms: i64) -> Result<Absorbed> {
+        let key = Key::of(table.view());
+        let lock = self.locks.of(&key);
+        let _turn = lock.lock().await;
+        let known = self.known(&key).await;
+        let state = known.as_ref().map(|k| &k.state);
+        let absorbed = Look { table, scale, now_ms }.take(state).await?;
+        if absorbed.how == How::Rebuilt(Reason::Drift) {
+            self.drifts.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(table = %table.view().name, snapshot = ?table.view().head, "layout differed from the manifest list and was rebuilt");
+        }
+        self.keep(&key, known.as_ref(), &absorbed).await;
+        Ok(absorbed)
+    }
+
+    /// What is known of a table, from memory or its checkpoint.
+    pub async fn state(&self, key: &Key) -> Option<Arc<TableState>> {
+        Some(self.known(key).await?.state)
+    }
+
+    /// Forgets a table that was dropped, with all its branches.
+    pub async fn forget(&self, ident: &TableIdent) -> Result<()> {
+        self.states.forget(ident);
+        self.checkpoints.remove(ident).await
+    }
+
+    /// Saves every state that is ahead of its checkpoint, so that a restart reads
+    /// no manifest again. Called before the process ends.
+    pub async fn flush(&self) -> Result<()> {
+        for key in self.states.keys() {
+            let lock = self.locks.of(&key);
+            let _turn = lock.lock().await;
+            if let Some(cached) = self.states.get(&key).filter(|c| c.dirty) {
+                self.checkpoints.save(&key, checkpoint::encode(&cached.state)?).await?;
+                self.states.put(key, Cached { dirty: false, unsaved_entries: 0, ..cached });
+            }
+        }
+        Ok(())
+    }
+
+    /// Rebuilds because the sums differed from the manifest list, so far.
+    pub fn drifts(&self) -> u64 {
+        self.drifts.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of states held in memory, approximately.
+    pub fn cached_bytes(&self) -> u64 {
+        self.states.weight()
+    }
+
+    async fn known(&self, key: &Key) -> Option<Cached> {
+        if let Some(cached) = self.states.get(key) {
+            return Some(cached);
+        }
+        let bytes = match self.checkpoints.load(key).await {
+            Ok(bytes) => bytes?,
+            Err(error) => {
+                tracing::warn!(table = %key.ident, %error, "checkpoint cannot be loaded");
+                return None;
+            }
+        };
+        let state = checkpoint::decode(&bytes)?;
+        let of_key = state.layout.ident() == key.ident && state.layout.reference() == &*key.reference;
+        let cached = of_key.then(|| Cached { state: Arc::new(state), dirty: false, unsaved_entries: 0 })?;
+        self.states.put(key.clone(), cached.clone());
+        Some(cached)
+    }
+
+    /// Holds the new state. It is saved once the entries read since the last
+    /// save weigh up its size, so that saving costs no more than reading did.
+    async fn keep(&self, key: &Key, known: Option<&Cached>, absorbed: &Absorbed) {
+        let state = absorbed.state.clone();
+        if known.is_some_and(|k| Arc::ptr_eq(&k.state, &state)) {
+            return;
+        }
+        let mut unsaved_entries = known.map_or(0, |k| k.unsaved_entries).saturating_add(absorbed.entries_read);
+        let due = state.weight() <= SAVED_AT_ONCE.saturating_add(unsaved_entries.saturating_mul(ENTRY_BYTES));
+        let rebuilt = matches!(absorbed.how, How::Rebuilt(_));
+        let mut dirty = true;
+        if due || rebuilt {
+            let saved = match checkpoint::encode(&state) {
+                Ok(bytes) => self.checkpoints.save(key, bytes).await,
+                Err(error) => Err(error),
+            };
+            match saved {
+                Ok(()) => (dirty, unsaved_entries) = (false, 0),
+                Err(error) => tracing::warn!(table = %key.ident, %error, "checkpoint cannot be saved"),
+            }
+        }
+        self.states.put(key.clone(), Cached { state, dirty, unsaved_entries });
+    }
+}
+
+/// States up to this size are saved after every look that changed them.
+const SAVED_AT_ONCE: u64 = 64 << 10;
+
+/// What reading one manifest entry costs, in bytes of a state saved.
+const ENTRY_BYTES: u64 = 256;
+
+impl Absorbed {
+    fn nothing(state: Arc<TableState>, how: How) -> Self {
+        Self {
+            state,
+            how,
+            touched: BTreeSet::new(),
+            manifests_read: 0,
+            entries_read: 0,
+            foreign_snapshots: 0,
+            own_snapshots: 0,
+            checked: true,
+        }
+    }
+
+    fn with(self, reads: &Reads) -> Self {
+        Self { manifests_read: reads.manifests, entries_read: reads.entries, ..self }
+    }
+}

@@ -1,9 +1,16 @@
 //! One Iceberg table, loaded at one moment.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use iceberg::spec::{self, FormatVersion, PartitionSpec, Snapshot, TableMetadata, Transform};
+
 use super::catalog::{Catalog, Loaded};
-use crate::model::table::TableView;
+use super::manifest::{PartitionTypes, Unresolved};
+use crate::model::ident::{MAIN, TableIdent};
+use crate::model::plan::{ATTEMPT_KEY, INSTANCE_KEY};
+use crate::model::refusal::{Refusal, Refused};
+use crate::model::table::{Operation, SnapshotInfo, SpecInfo, TableView};
 
 /// A loaded table with the catalog it came from.
 #[derive(Clone)]
@@ -15,3 +22,117 @@ pub struct IcebergTable {
     /// Where its commits go.
     pub catalog: Arc<dyn Catalog>,
 }
+
+impl IcebergTable {
+    /// A table as loaded, seen from one branch.
+    pub fn new(loaded: Loaded, reference: &str, catalog: Arc<dyn Catalog>) -> Self {
+        Self { view: view(&loaded, reference), loaded, catalog }
+    }
+
+    /// The types of a spec's partition tuples.
+    ///
+    /// # Errors
+    /// An `unresolved-spec` refusal: that spec's partitions are left alone, the
+    /// table's others are not.
+    pub fn partition_types(&self, spec_id: i32) -> Result<PartitionTypes, Refused> {
+        let refuse = |why: Unresolved| Refused::new(Refusal::UnresolvedSpec, format!("{}: {why}", self.loaded.metadata_location));
+        PartitionTypes::resolve(&self.loaded.metadata, spec_id).map_err(refuse)
+    }
+}
+
+/// A table's metadata, reduced.
+///
+/// What the metadata alone makes us refuse is format version 3 and newer,
+/// encryption, a branch that is not there, and a name that is a tag's. Not
+/// `gc.enabled=false`: it forbids to remove files, and a rewrite removes none but
+/// its own that never landed. Nor a spec whose types are not to be resolved: only
+/// that spec is left alone, by [`IcebergTable::partition_types`].
+pub fn view(loaded: &Loaded, reference: &str) -> TableView {
+    let metadata = &loaded.metadata;
+    let head = metadata.snapshot_for_ref(reference).map(|snapshot| snapshot.snapshot_id());
+    TableView {
+        ident: TableIdent::iceberg(metadata.uuid()),
+        name: loaded.name.clone(),
+        metadata_location: loaded.metadata_location.clone(),
+        location: metadata.location().to_owned(),
+        format_version: format_version(metadata),
+        reference: reference.to_owned(),
+        head,
+        snapshots: metadata.snapshots().map(|s| (s.snapshot_id(), snapshot_info(s))).collect(),
+        specs: metadata.partition_specs_iter().map(|s| (s.spec_id(), Arc::new(spec_info(s)))).collect(),
+        properties: metadata.properties().iter().map(|(k, v)| (k.clone(), v.clone())).collect::<BTreeMap<_, _>>(),
+        created_ms: created_ms(metadata),
+        refused: refusals(loaded, reference),
+    }
+}
+
+fn format_version(metadata: &TableMetadata) -> u8 {
+    match metadata.format_version() {
+        FormatVersion::V1 => 1,
+        FormatVersion::V2 => 2,
+        FormatVersion::V3 => 3,
+    }
+}
+
+fn snapshot_info(snapshot: &Snapshot) -> SnapshotInfo {
+    let summary = snapshot.summary();
+    SnapshotInfo {
+        id: snapshot.snapshot_id(),
+        parent: snapshot.parent_snapshot_id(),
+        sequence_number: snapshot.sequence_number(),
+        timestamp_ms: snapshot.timestamp_ms(),
+        operation: match summary.operation {
+            spec::Operation::Append => Operation::Append,
+            spec::Operation::Overwrite => Operation::Overwrite,
+            spec::Operation::Delete => Operation::Delete,
+            spec::Operation::Replace => Operation::Replace,
+        },
+        attempt: summary.additional_properties.get(ATTEMPT_KEY).cloned(),
+        instance: summary.additional_properties.get(INSTANCE_KEY).cloned(),
+    }
+}
+
+fn spec_info(spec: &PartitionSpec) -> SpecInfo {
+    SpecInfo {
+        id: spec.spec_id(),
+        fields: spec.fields().iter().map(|field| field.name.clone()).collect(),
+        unpartitioned: spec.fields().iter().all(|field| field.transform == Transform::Void),
+    }
+}
+
+fn created_ms(metadata: &TableMetadata) -> i64 {
+    let first = metadata.history().iter().map(|entry| entry.timestamp_ms()).min();
+    first.unwrap_or_else(|| metadata.last_updated_ms())
+}
+
+fn refusals(loaded: &Loaded, reference: &str) -> Vec<Refused> {
+    let metadata = &loaded.metadata;
+    let at = &loaded.metadata_location;
+    let mut refused = Vec::new();
+    let version = format_version(metadata);
+    if version > 2 {
+        refused.push(Refused::new(Refusal::FormatVersion, format!("{at}: format version {version}; 1 and 2 are handled")));
+    }
+    let keyed = metadata.snapshots().any(|snapshot| snapshot.encryption_key_id().is_some());
+    if keyed || metadata.encryption_keys_iter().next().is_some() || metadata.properties().contains_key(ENCRYPTION_KEY) {
+        refused.push(Refused::new(Refusal::Encrypted, format!("{at}: the metadata names encryption keys")));
+    }
+    match (reference == MAIN, metadata.snapshot_for_ref(reference)) {
+        (true, _) => {}
+        (false, None) => refused.push(Refused::new(Refusal::Branch, format!("{at}: there is no branch `{reference}`"))),
+        (false, Some(_)) if is_tag(metadata, reference) => {
+            refused.push(Refused::new(Refusal::Branch, format!("{at}: `{reference}` is a tag")));
+        }
+        (false, Some(_)) => {}
+    }
+    refused
+}
+
+/// The crate keeps the kind of a reference to itself, but writes it.
+fn is_tag(metadata: &TableMetadata, reference: &str) -> bool {
+    let json = serde_json::to_value(metadata).unwrap_or_default();
+    json.pointer("/refs").and_then(|refs| refs.get(reference)?.get("type")?.as_str()) == Some("tag")
+}
+
+/// The table property that turns encryption on.
+const ENCRYPTION_KEY: &str = "encryption.key-id";

@@ -1,5 +1,10 @@
 //! The catalog port: who holds the pointer to a table's current metadata.
 
+pub mod memory;
+mod metadata_file;
+pub mod sql;
+mod stage;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -53,6 +58,10 @@ pub trait Catalog: Send + Sync {
     /// Asks once that `updates` be applied to `base` under `requirements`.
     /// `control` is told of every file begun and, last before the catalog is
     /// asked, of the asserted metadata location.
+    ///
+    /// # Errors
+    /// An error is proof that the commit was not applied and never will be; what
+    /// may have been applied is [`Answer::Unknown`].
     async fn commit(
         &self,
         base: &Loaded,

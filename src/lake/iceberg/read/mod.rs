@@ -1,11 +1,47 @@
 //! Reading the live rows of a plan's inputs, deletes applied by the
 //! specification's rules.
+//!
+//! Parquet is read directly. Columns are matched by field id, never by name or
+//! place; what cannot be carried exactly is refused by name.
+
+mod batches;
+mod convert;
+mod equality;
+pub mod file;
+mod identify;
+pub mod manifests;
+mod partition;
+mod position;
+mod project;
+mod rows;
+pub mod schema;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 
-use crate::lake::Result;
+pub use batches::batch_rows;
+
+use crate::lake::iceberg::table::IcebergTable;
+use crate::lake::{Control, Result};
+use crate::model::plan::Plan;
+
+/// Opens the live rows of a plan's inputs. The deletes are loaded here, once
+/// for all inputs; the rows are read by and by. The source borrows all three.
+///
+/// Invariants checked:
+/// * every row group of every input is read, and each file has the row count
+///   that its manifest states;
+/// * every delete file has the row count that its manifest states, and reaches
+///   the inputs that the sequence rule says;
+/// * every field of the table is found by its id, or is known to be absent.
+///
+/// Errs refused by name (`ColumnType`, `Damaged`, `DefaultValue`,
+/// `DeletionVector`, `NoFieldIds`, `TooLargeForMemory`, `TooManyDeletes`),
+/// `NotFound`, `Unreachable`, or what `control` says.
+pub async fn open<'a>(table: &'a IcebergTable, plan: &'a Plan, control: &'a dyn Control) -> Result<Box<dyn RowSource + 'a>> {
+    Ok(Box::new(rows::Reader::open(table, plan, control).await?))
+}
 
 /// The live rows of a plan's inputs, in file and row order, in the table's
 /// current schema.
@@ -35,6 +71,8 @@ pub struct ReadSummary {
     pub rows_in: u64,
     /// Rows left out because a delete applies.
     pub rows_deleted: u64,
+    /// Of those, rows left out because a position delete names them.
+    pub rows_deleted_by_position: u64,
     /// Bytes fetched from the store.
     pub bytes_read: u64,
     /// One entry a leaf column, in schema order, over the live rows.

@@ -1,0 +1,215 @@
+//! Tries to commit, and looks at those whose outcome is not known.
+
+use std::sync::Arc;
+
+use super::attempt::{self, AttemptState, Loss};
+use super::backoff::Backoff;
+use super::control::Watch;
+use super::job::{JobState, Verdict};
+use super::{Act, Work, journal_failed};
+use crate::lake::{Commit, Error, Table, Written};
+use crate::model::killpoint::KillPoint;
+use crate::model::outcome::{Conflict, Outcome, Resolution};
+use crate::model::plan::{AttemptId, Plan};
+use crate::model::table::TableView;
+
+/// What is to be committed.
+pub(super) enum Effort<'a> {
+    /// The outputs of a plan in place of its inputs.
+    Rewrite {
+        /// The outputs.
+        written: &'a Written,
+    },
+    /// The branch goes back from a snapshot to its parent.
+    Undo {
+        /// The snapshot.
+        snapshot_id: i64,
+    },
+}
+
+impl Effort<'_> {
+    async fn commit(&self, table: &dyn Table, plan: &Plan, commit: &Commit<'_>) -> Result<Outcome, Error> {
+        match self {
+            Self::Rewrite { written } => table.commit(plan, written, commit).await,
+            Self::Undo { snapshot_id } => table.undo(*snapshot_id, commit).await,
+        }
+    }
+}
+
+/// What a try came to.
+enum Tried {
+    /// The catalog's answer, journaled.
+    Answered(Outcome),
+    /// It may have landed.
+    Unknown { reason: String },
+    /// The catalog could not be reached and was not asked.
+    NotAsked(Error),
+}
+
+/// What a look at an attempt shows.
+pub(super) enum Look {
+    /// The table tells.
+    Seen(Resolution, Arc<dyn Table>),
+    /// The table is gone, or another one stands under its name.
+    Gone,
+}
+
+impl Act {
+    /// Tries until the effort has landed, cannot land, or its time is over. Each
+    /// try is on a fresh load, and is known to have landed or not before the
+    /// next begins.
+    pub(super) async fn land(&self, work: &mut Work, effort: &Effort<'_>) -> Result<i64, Verdict> {
+        let until = self.after(self.settings.commit_for);
+        let mut waits = Backoff::new(self.settings.wait, self.settings.longest_wait);
+        loop {
+            work.stop.check(self.clock.now_ms()).map_err(|e| self.halted(work, e))?;
+            let tried = {
+                let _place = self.leases.committer(work.job.plan.table).await;
+                self.try_once(work, effort).await?
+            };
+            let last = match tried {
+                Tried::Answered(Outcome::Landed { snapshot_id }) => return Ok(snapshot_id),
+                Tried::Answered(Outcome::Conflict(conflict)) => self.after_conflict(work, conflict)?,
+                Tried::Answered(Outcome::Rejected { reason }) => return Err(Verdict::Failed { error: reason }),
+                Tried::Answered(Outcome::Unknown { reason }) | Tried::Unknown { reason } => {
+                    if let Some(snapshot_id) = self.resolve(work, reason).await? {
+                        return Ok(snapshot_id);
+                    }
+                    Verdict::Failed { error: "the commit did not land".into() }
+                }
+                Tried::NotAsked(error) => self.halted(work, error),
+            };
+            if self.clock.now_ms() >= until {
+                return Err(last);
+            }
+            self.clock.sleep(waits.next(self.chance.next())).await;
+        }
+    }
+
+    /// Whether a conflict is worth another try; what to say if it was the last.
+    fn after_conflict(&self, work: &mut Work, conflict: Conflict) -> Result<Verdict, Verdict> {
+        work.numbers.conflicts += 1;
+        match conflict {
+            Conflict::MetadataMoved => Ok(Verdict::Replan { conflict, max_bytes: None }),
+            Conflict::DeletesChanged { .. } => Err(Verdict::Replan { conflict, max_bytes: Some((work.job.plan.input_bytes() / 2).max(1)) }),
+            Conflict::InputGone { .. } | Conflict::TableGone => Err(Verdict::Dropped { conflict }),
+        }
+    }
+
+    /// One try, with its own attempt.
+    ///
+    /// An error after the catalog may have been asked is an unknown outcome. A
+    /// crash inside is told apart by the journal: `writing` was never asked,
+    /// `committing` is resolved.
+    async fn try_once(&self, work: &mut Work, effort: &Effort<'_>) -> Result<Tried, Verdict> {
+        let table = match self.load(&work.job.plan).await {
+            Ok(Some(table)) => table,
+            Ok(None) => return Err(Verdict::Dropped { conflict: Conflict::TableGone }),
+            Err(error @ Error::Unreachable { .. }) => return Ok(Tried::NotAsked(error)),
+            Err(error) => return Err(self.halted(work, error)),
+        };
+        work.numbers.tries += 1;
+        let id = attempt::id(&work.job.id, work.numbers.tries);
+        self.begin(work, &id, work.numbers.tries).await?;
+        let watch = Watch::new(self, &work.stop, &id, false);
+        let commit =
+            Commit { attempt: &id, instance: &self.instance, control: &watch, now_ms: self.clock.now_ms(), nonce: self.chance.next() };
+        let answer = self.watched(&work.stop, effort.commit(table.as_ref(), &work.job.plan, &commit)).await;
+        let asked = watch.asked();
+        self.kill.reached(KillPoint::CatalogAnswered);
+        match answer {
+            Ok(Outcome::Unknown { reason }) => self.unknown(work, table.view(), &id, asked, reason).await,
+            Err(error) if asked => self.unknown(work, table.view(), &id, asked, error.to_string()).await,
+            Ok(outcome) => {
+                self.answered(work, table.as_ref(), &id, &outcome).await?;
+                Ok(Tried::Answered(outcome))
+            }
+            Err(error) => {
+                self.lose(work, table.as_ref(), &id, Loss::NeverAsked).await?;
+                match error {
+                    Error::Unreachable { .. } | Error::NotFound { .. } => Ok(Tried::NotAsked(error)),
+                    error => Err(self.halted(work, error)),
+                }
+            }
+        }
+    }
+
+    /// Journals the catalog's answer, then removes what it proved lost.
+    async fn answered(&self, work: &mut Work, table: &dyn Table, id: &AttemptId, outcome: &Outcome) -> Result<(), Verdict> {
+        match outcome {
+            Outcome::Landed { snapshot_id } => {
+                let landed = AttemptState::Landed { snapshot_id: *snapshot_id };
+                self.journal.step(id, &landed).await.map_err(journal_failed)?;
+                self.kill.reached(KillPoint::OutcomeJournaled);
+                Ok(())
+            }
+            _ => self.lose(work, table, id, Loss::Answered(outcome.clone())).await,
+        }
+    }
+
+    async fn lose(&self, work: &Work, table: &dyn Table, id: &AttemptId, loss: Loss) -> Result<(), Verdict> {
+        self.journal.step(id, &AttemptState::Lost { loss: loss.clone() }).await.map_err(journal_failed)?;
+        self.kill.reached(KillPoint::OutcomeJournaled);
+        if !work.stop.hung.load(std::sync::atomic::Ordering::Relaxed) {
+            self.clean(table, id, &loss).await;
+        }
+        Ok(())
+    }
+
+    /// Journals that the outcome is not known. A catalog that answered without
+    /// our having been told that it would be asked counts as asked.
+    async fn unknown(&self, work: &mut Work, base: &TableView, id: &AttemptId, asked: bool, reason: String) -> Result<Tried, Verdict> {
+        if !asked {
+            let committing = AttemptState::Committing { asserted: base.metadata_location.clone() };
+            self.journal.step(id, &committing).await.map_err(journal_failed)?;
+        }
+        self.advance(work, JobState::Resolving, &format!("may have landed: {reason}")).await?;
+        Ok(Tried::Unknown { reason })
+    }
+
+    /// Looks at the table until it shows whether the last try landed: its
+    /// snapshot, or `None` when it is proven not to have. Deletes nothing before.
+    async fn resolve(&self, work: &mut Work, reason: String) -> Result<Option<i64>, Verdict> {
+        let until = self.after(self.settings.resolve_for);
+        let mut waits = Backoff::new(self.settings.wait, self.settings.longest_wait);
+        let id = attempt::id(&work.job.id, work.numbers.tries);
+        let attempts = self.journal.attempts(&work.job.id).await.map_err(journal_failed)?;
+        let asserted = attempts.into_iter().find_map(|a| match a.state {
+            AttemptState::Committing { asserted } if a.id == id => Some(asserted),
+            _ => None,
+        });
+        let Some(asserted) = asserted else {
+            return Err(Verdict::Unresolved { reason });
+        };
+        loop {
+            let open = match self.look(&work.job.plan, &work.job.kind, &id, &asserted).await {
+                Ok(Look::Seen(Resolution::Landed { snapshot_id }, _)) => {
+                    self.journal.step(&id, &AttemptState::Landed { snapshot_id }).await.map_err(journal_failed)?;
+                    self.kill.reached(KillPoint::OutcomeJournaled);
+                    return Ok(Some(snapshot_id));
+                }
+                Ok(Look::Seen(resolution @ Resolution::NotLanded, table)) => {
+                    self.lose(work, table.as_ref(), &id, Loss::Seen(resolution)).await?;
+                    self.advance(work, JobState::Inflight, "the last try did not land").await?;
+                    return Ok(None);
+                }
+                Ok(Look::Seen(Resolution::Open { reason }, _)) => reason,
+                Ok(Look::Gone) => "the table is gone, or another one stands under its name".into(),
+                Err(error) => error.to_string(),
+            };
+            if self.clock.now_ms() >= until {
+                let (job, table) = (&work.job.id.0, &work.job.plan.name);
+                tracing::error!(job, %table, attempt = id.0, reason, open, "a commit may have landed and cannot be told yet");
+                return Err(Verdict::Unresolved { reason: format!("{reason}; {open}") });
+            }
+            if let Err(error) = self.beat().await {
+                tracing::warn!(%error, "no sign of life could be given");
+            }
+            self.clock.sleep(waits.next(self.chance.next())).await;
+        }
+    }
+
+    fn after(&self, time: std::time::Duration) -> i64 {
+        self.clock.now_ms().saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
+    }
+}

@@ -1,0 +1,230 @@
+//! How an attempt is watched and stopped.
+
+use std::future::Future;
+use std::pin::pin;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use futures::future::{Either, select};
+
+use super::Act;
+use super::attempt::AttemptState;
+use crate::lake::{Control, Error, Result};
+use crate::model::killpoint::KillPoint;
+use crate::model::plan::{AttemptId, JobId};
+
+/// What happens at a kill point: nothing, unless it is asked for.
+#[derive(Clone, Default)]
+pub struct KillSwitch(Option<Arc<dyn Fn(KillPoint) + Send + Sync>>);
+
+impl KillSwitch {
+    /// The variable whose value names the point at which the process ends.
+    pub const VARIABLE: &'static str = "AFTERWRITE_KILL_AT";
+
+    /// From the variable's value: ends the process, without any clean-up, when
+    /// the point of that name is passed.
+    pub fn from_variable(value: Option<&str>) -> std::result::Result<Self, String> {
+        let Some(value) = value.filter(|v| !v.is_empty()) else {
+            return Ok(Self::default());
+        };
+        let at = KillPoint::from_str(value).map_err(|e| format!("{}: {e}", Self::VARIABLE))?;
+        Ok(Self::calling(move |point| {
+            if point == at {
+                std::process::abort();
+            }
+        }))
+    }
+
+    /// Calls a function at every point.
+    pub fn calling(f: impl Fn(KillPoint) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(f)))
+    }
+
+    /// A point was passed.
+    pub fn reached(&self, point: KillPoint) {
+        if let Some(f) = &self.0 {
+            f(point);
+        }
+    }
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Rows read so far.
+    pub rows: u64,
+    /// Bytes read so far.
+    pub bytes: u64,
+}
+
+/// Is told of progress.
+pub type Watcher = Arc<dyn Fn(Progress) + Send + Sync>;
+
+/// What can stop a job: somebody who cancels it, or its bound in time.
+pub(super) struct Stop {
+    pub(super) job: JobId,
+    pub(super) started_ms: i64,
+    pub(super) bound_ms: i64,
+    cancelled: AtomicBool,
+    pub(super) bytes_read: AtomicU64,
+    /// Whether work was dropped and may still write.
+    pub(super) hung: AtomicBool,
+    watcher: Option<Watcher>,
+}
+
+impl Stop {
+    pub(super) fn new(job: JobId, started_ms: i64, bound_ms: i64, watcher: Option<Watcher>) -> Self {
+        Self {
+            job,
+            started_ms,
+            bound_ms,
+            cancelled: AtomicBool::new(false),
+            bytes_read: AtomicU64::new(0),
+            hung: AtomicBool::new(false),
+            watcher,
+        }
+    }
+
+    pub(super) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Errs when the job must stop now.
+    pub(super) fn check(&self, now_ms: i64) -> Result<()> {
+        if self.is_cancelled() {
+            return Err(Error::Stopped("cancelled by hand".into()));
+        }
+        if now_ms.saturating_sub(self.started_ms) > self.bound_ms {
+            return Err(Error::Stopped(format!("the job's bound of {} s is reached", self.bound_ms / 1000)));
+        }
+        Ok(())
+    }
+}
+
+/// The control of one attempt.
+///
+/// Journals each path before its file is begun, and the question to the catalog
+/// before it is put. Once that question is journaled nothing stops the attempt:
+/// whatever happens then is a matter of what the table shows.
+pub(super) struct Watch<'a> {
+    act: &'a Act,
+    stop: &'a Stop,
+    attempt: &'a AttemptId,
+    outputs: bool,
+    asked: AtomicBool,
+}
+
+impl<'a> Watch<'a> {
+    /// Watches an attempt that makes `outputs`, or one that commits.
+    pub(super) fn new(act: &'a Act, stop: &'a Stop, attempt: &'a AttemptId, outputs: bool) -> Self {
+        Self { act, stop, attempt, outputs, asked: AtomicBool::new(false) }
+    }
+
+    /// Whether the catalog may have been asked.
+    pub(super) fn asked(&self) -> bool {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl Control for Watch<'_> {
+    async fn will_write(&self, path: &str) -> Result<()> {
+        self.act.journal.name_file(self.attempt, path).await?;
+        if self.outputs {
+            self.reached(KillPoint::OutputNamed);
+        }
+        Ok(())
+    }
+
+    async fn will_commit(&self, asserted: &str) -> Result<()> {
+        if self.outputs {
+            return Err(Error::Setup(format!("attempt {} makes outputs and must not commit", self.attempt.0)));
+        }
+        self.check()?;
+        self.act.journal.step(self.attempt, &AttemptState::Committing { asserted: asserted.into() }).await?;
+        self.asked.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.asked() {
+            return Ok(());
+        }
+        self.stop.check(self.act.clock.now_ms())
+    }
+
+    fn progress(&self, rows: u64, bytes: u64) {
+        self.stop.bytes_read.fetch_max(bytes, Ordering::Relaxed);
+        if let Some(watcher) = &self.stop.watcher {
+            watcher(Progress { rows, bytes });
+        }
+    }
+
+    fn reached(&self, point: KillPoint) {
+        self.act.kill.reached(point);
+    }
+}
+
+impl Act {
+    /// Does `work` while watching the journal for a wish to stop it, and giving
+    /// signs of life. Work that does not stop when it must is dropped after a
+    /// grace, which is an error.
+    pub(super) async fn watched<T>(&self, stop: &Stop, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        let look = async {
+            let mut overdue = 0;
+            while overdue <= self.settings.grace_looks {
+                self.clock.sleep(self.settings.look_every).await;
+                if self.journal.is_cancelled(&stop.job).await.unwrap_or(false) {
+                    stop.cancel();
+                }
+                if let Err(error) = self.beat().await {
+                    tracing::warn!(job = stop.job.0, %error, "no sign of life could be given");
+                }
+                overdue = if stop.check(self.clock.now_ms()).is_err() { overdue + 1 } else { 0 };
+            }
+        };
+        match select(pin!(work), pin!(look)).await {
+            Either::Left((done, _)) => done,
+            Either::Right(_) => {
+                stop.hung.store(true, Ordering::Relaxed);
+                Err(Error::Stopped("the job had to stop and did not answer".into()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stop() -> Stop {
+        Stop::new(JobId("j".into()), 1_000, 5_000, None)
+    }
+
+    #[test]
+    fn a_job_is_stopped_past_its_bound_and_not_before() {
+        assert!(stop().check(6_000).is_ok());
+        assert_eq!(stop().check(6_001).unwrap_err().to_string(), "stopped: the job's bound of 5 s is reached");
+    }
+
+    #[test]
+    fn a_cancelled_job_is_stopped() {
+        let stop = stop();
+        stop.cancel();
+        assert_eq!(stop.check(1_000).unwrap_err().to_string(), "stopped: cancelled by hand");
+    }
+
+    #[test]
+    fn an_unknown_kill_point_is_named() {
+        let error = KillSwitch::from_variable(Some("nowhere")).err().unwrap();
+        assert_eq!(error, "AFTERWRITE_KILL_AT: no kill point is called `nowhere`");
+        assert!(KillSwitch::from_variable(None).is_ok());
+        assert!(KillSwitch::from_variable(Some("")).is_ok());
+    }
+}

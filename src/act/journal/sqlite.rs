@@ -1,0 +1,398 @@
+//! The journal in a SQLite file: write-ahead log, synced at every commit, safe
+//! for several processes on one machine.
+
+use std::path::Path;
+
+use async_trait::async_trait;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, Sqlite, SqlitePool, Transaction};
+
+use super::{Blob, Error, Holder, Journal, Kept, Pause, Pauses, Query, Result, Role, Step, check_attempt, check_job, parse, schema, text};
+use crate::act::attempt::{Attempt, AttemptState};
+use crate::act::job::{Job, JobState, Kind, Numbers};
+use crate::model::ident::{TableFormat, TableIdent};
+use crate::model::plan::{AttemptId, JobId, Plan};
+
+/// See the module.
+pub struct SqliteJournal {
+    pool: SqlitePool,
+    path: String,
+}
+
+impl SqliteJournal {
+    /// Opens, or makes, the file at `path`.
+    ///
+    /// Errs with [`Error::Newer`] for a file of a newer version and with
+    /// [`Error::Foreign`] for a file of another program; neither is changed.
+    pub async fn open(path: &Path) -> Result<Self> {
+        Ok(Self { pool: schema::open(path).await?, path: path.display().to_string() })
+    }
+
+    /// Waits for writes under way and closes the file.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+
+    fn error(&self, error: &sqlx::Error) -> Error {
+        Error::Unavailable { path: self.path.clone(), why: error.to_string() }
+    }
+
+    /// A transaction that holds the write lock from its start.
+    async fn turn(&self) -> Result<Transaction<'static, Sqlite>> {
+        self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(|e| self.error(&e))
+    }
+
+    async fn end(&self, turn: Transaction<'static, Sqlite>) -> Result<()> {
+        turn.commit().await.map_err(|e| self.error(&e))
+    }
+
+    /// Runs one statement with text arguments; the number of rows changed.
+    async fn run(&self, sql: &'static str, arguments: &[&str]) -> Result<u64> {
+        let mut query = sqlx::query(sql);
+        for argument in arguments {
+            query = query.bind(*argument);
+        }
+        Ok(query.execute(&self.pool).await.map_err(|e| self.error(&e))?.rows_affected())
+    }
+
+    /// Reads the rows of one statement with text arguments.
+    async fn read<T>(&self, sql: &'static str, arguments: &[&str], row: impl Fn(&SqliteRow) -> Result<T>) -> Result<Vec<T>> {
+        let mut query = sqlx::query(sql);
+        for argument in arguments {
+            query = query.bind(*argument);
+        }
+        query.fetch_all(&self.pool).await.map_err(|e| self.error(&e))?.iter().map(row).collect()
+    }
+}
+
+/// A column of a row.
+fn column<'r, T: sqlx::Decode<'r, Sqlite> + sqlx::Type<Sqlite>>(row: &'r SqliteRow, name: &'static str) -> Result<T> {
+    row.try_get(name).map_err(|e| Error::Unreadable { id: name.into(), why: e.to_string() })
+}
+
+fn read_job(row: &SqliteRow) -> Result<Job> {
+    let id: String = column(row, "id")?;
+    let state: String = column(row, "state")?;
+    let state =
+        JobState::from_code(&state).ok_or_else(|| Error::Unreadable { id: id.clone(), why: format!("no state is called {state}") })?;
+    Ok(Job {
+        kind: parse(&id, column(row, "kind")?)?,
+        plan: parse(&id, column(row, "plan")?)?,
+        state,
+        holder: column(row, "holder")?,
+        requested_ms: column(row, "requested_ms")?,
+        changed_ms: column(row, "changed_ms")?,
+        cancel: column::<i64>(row, "cancel")? != 0,
+        note: column(row, "note")?,
+        numbers: parse(&id, column(row, "numbers")?)?,
+        id: JobId(id),
+    })
+}
+
+fn read_attempt(row: &SqliteRow) -> Result<Attempt> {
+    let id: String = column(row, "id")?;
+    let number = u32::try_from(column::<i64>(row, "number")?);
+    Ok(Attempt {
+        job: JobId(column(row, "job")?),
+        number: number.map_err(|e| Error::Unreadable { id: id.clone(), why: e.to_string() })?,
+        state: parse(&id, column(row, "state")?)?,
+        id: AttemptId(id),
+    })
+}
+
+fn table_key(table: Option<&TableIdent>) -> String {
+    match table {
+        None => "*".into(),
+        Some(TableIdent { format: TableFormat::Iceberg, uuid }) => format!("iceberg:{uuid}"),
+    }
+}
+
+fn read_table_key(key: &str) -> Option<TableIdent> {
+    key.strip_prefix("iceberg:").and_then(|uuid| uuid.parse().ok()).map(TableIdent::iceberg)
+}
+
+/// The plan as JSON that reads back equal.
+fn plan_text(id: &JobId, plan: &Plan) -> Result<String> {
+    let json = text(&id.0, plan)?;
+    match parse::<Plan>(&id.0, &json)? == *plan {
+        true => Ok(json),
+        false => Err(Error::Unreadable { id: id.0.clone(), why: "the plan does not read back equal".into() }),
+    }
+}
+
+#[async_trait]
+impl Journal for SqliteJournal {
+    async fn instance(&self, fresh: &str) -> Result<String> {
+        self.run("INSERT INTO facts (name, value) VALUES ('instance', ?1) ON CONFLICT DO NOTHING", &[fresh]).await?;
+        let found = self.read("SELECT value FROM facts WHERE name = 'instance'", &[], |r| column(r, "value")).await?;
+        found.into_iter().next().ok_or_else(|| Error::Absent("instance".into()))
+    }
+
+    async fn claim(&self, holder: &Holder, dead: &[String]) -> Result<()> {
+        let mut turn = self.turn().await?;
+        let rows = sqlx::query("SELECT body, beat_ms FROM holders").fetch_all(&mut *turn).await.map_err(|e| self.error(&e))?;
+        for row in &rows {
+            let other = read_holder(row)?;
+            if holder.role == Role::Serve && other.role == Role::Serve && other.id != holder.id && !dead.contains(&other.id) {
+                return Err(Error::Held { since_ms: holder.beat_ms - other.beat_ms, holder: other });
+            }
+        }
+        for id in dead {
+            sqlx::query("DELETE FROM holders WHERE id = ?1").bind(id).execute(&mut *turn).await.map_err(|e| self.error(&e))?;
+        }
+        sqlx::query("INSERT OR REPLACE INTO holders (id, role, beat_ms, body) VALUES (?1, ?2, ?3, ?4)")
+            .bind(&holder.id)
+            .bind(text(&holder.id, &holder.role)?)
+            .bind(holder.beat_ms)
+            .bind(text(&holder.id, holder)?)
+            .execute(&mut *turn)
+            .await
+            .map_err(|e| self.error(&e))?;
+        self.end(turn).await
+    }
+
+    async fn beat(&self, holder: &str, now_ms: i64) -> Result<()> {
+        let query = sqlx::query("UPDATE holders SET beat_ms = ?2 WHERE id = ?1").bind(holder).bind(now_ms);
+        query.execute(&self.pool).await.map_err(|e| self.error(&e))?;
+        Ok(())
+    }
+
+    async fn release(&self, holder: &str) -> Result<()> {
+        self.run("DELETE FROM holders WHERE id = ?1", &[holder]).await?;
+        Ok(())
+    }
+
+    async fn holders(&self) -> Result<Vec<Holder>> {
+        self.read("SELECT body, beat_ms FROM holders ORDER BY id", &[], read_holder).await
+    }
+
+    async fn request(&self, job: &Job) -> Result<()> {
+        let refused = || Error::Illegal { id: job.id.0.clone(), from: "absent".into(), to: job.state.code().into() };
+        if job.state != JobState::Requested {
+            return Err(refused());
+        }
+        let sql = "INSERT INTO jobs (id, table_id, table_name, kind, plan, state, holder, requested_ms, changed_ms, note, numbers)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT DO NOTHING";
+        let done = sqlx::query(sql)
+            .bind(&job.id.0)
+            .bind(table_key(Some(&job.plan.table)))
+            .bind(job.plan.name.to_string())
+            .bind(text(&job.id.0, &job.kind)?)
+            .bind(plan_text(&job.id, &job.plan)?)
+            .bind(job.state.code())
+            .bind(&job.holder)
+            .bind(job.requested_ms)
+            .bind(job.changed_ms)
+            .bind(&job.note)
+            .bind(text(&job.id.0, &job.numbers)?)
+            .execute(&self.pool)
+            .await
+            .map_err(|e| self.error(&e))?;
+        if done.rows_affected() == 1 { Ok(()) } else { Err(refused()) }
+    }
+
+    async fn advance(&self, step: Step<'_>) -> Result<()> {
+        let mut turn = self.turn().await?;
+        let row = sqlx::query("SELECT * FROM jobs WHERE id = ?1").bind(&step.job.0).fetch_optional(&mut *turn).await;
+        let row = row.map_err(|e| self.error(&e))?.ok_or_else(|| Error::Absent(step.job.0.clone()))?;
+        let job = read_job(&row)?;
+        check_job(step.job, job.state, step.to)?;
+        let keeps = job.state != step.to && step.to == JobState::Committed && job.kind == Kind::Rewrite;
+        sqlx::query("UPDATE jobs SET state = ?2, changed_ms = ?3, note = ?4, numbers = ?5, kept = kept OR ?6 WHERE id = ?1")
+            .bind(&step.job.0)
+            .bind(step.to.code())
+            .bind(step.at_ms)
+            .bind(step.note)
+            .bind(text(&step.job.0, step.numbers.unwrap_or(&job.numbers))?)
+            .bind(i64::from(keeps))
+            .execute(&mut *turn)
+            .await
+            .map_err(|e| self.error(&e))?;
+        self.end(turn).await
+    }
+
+    async fn job(&self, id: &JobId) -> Result<Option<Job>> {
+        Ok(self.read("SELECT * FROM jobs WHERE id = ?1", &[&id.0], read_job).await?.into_iter().next())
+    }
+
+    async fn jobs(&self, query: Query) -> Result<Vec<Job>> {
+        match query {
+            Query::Unfinished => {
+                let sql = "SELECT * FROM jobs WHERE state IN ('requested','inflight','resolving') ORDER BY id";
+                self.read(sql, &[], read_job).await
+            }
+            Query::Latest(n) => {
+                let sql = "SELECT * FROM jobs ORDER BY id DESC LIMIT CAST(?1 AS INTEGER)";
+                self.read(sql, &[&n.to_string()], read_job).await
+            }
+        }
+    }
+
+    async fn ask_cancel(&self, id: &JobId) -> Result<bool> {
+        let sql = "UPDATE jobs SET cancel = 1 WHERE id = ?1 AND state IN ('requested','inflight','resolving')";
+        if self.run(sql, &[&id.0]).await? == 1 {
+            return Ok(true);
+        }
+        self.job(id).await?.map(|_| false).ok_or_else(|| Error::Absent(id.0.clone()))
+    }
+
+    async fn is_cancelled(&self, id: &JobId) -> Result<bool> {
+        let found = self.read("SELECT cancel FROM jobs WHERE id = ?1", &[&id.0], |r| column::<i64>(r, "cancel")).await?;
+        Ok(found.first().is_some_and(|c| *c != 0))
+    }
+
+    async fn begin(&self, attempt: &Attempt) -> Result<()> {
+        if self.job(&attempt.job).await?.is_none() {
+            return Err(Error::Absent(attempt.job.0.clone()));
+        }
+        let sql = "INSERT INTO attempts (id, job, number, lost, state) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING";
+        let done = sqlx::query(sql)
+            .bind(&attempt.id.0)
+            .bind(&attempt.job.0)
+            .bind(i64::from(attempt.number))
+            .bind(i64::from(attempt.state.is_lost()))
+            .bind(text(&attempt.id.0, &attempt.state)?)
+            .execute(&self.pool)
+            .await
+            .map_err(|e| self.error(&e))?;
+        if done.rows_affected() == 1 {
+            return Ok(());
+        }
+        Err(Error::Illegal { id: attempt.id.0.clone(), from: "begun".into(), to: "begun".into() })
+    }
+
+    async fn step(&self, attempt: &AttemptId, to: &AttemptState) -> Result<()> {
+        let mut turn = self.turn().await?;
+        let row = sqlx::query("SELECT * FROM attempts WHERE id = ?1").bind(&attempt.0).fetch_optional(&mut *turn).await;
+        let row = row.map_err(|e| self.error(&e))?.ok_or_else(|| Error::Absent(attempt.0.clone()))?;
+        check_attempt(attempt, &read_attempt(&row)?.state, to)?;
+        sqlx::query("UPDATE attempts SET state = ?2, lost = ?3 WHERE id = ?1")
+            .bind(&attempt.0)
+            .bind(text(&attempt.0, to)?)
+            .bind(i64::from(to.is_lost()))
+            .execute(&mut *turn)
+            .await
+            .map_err(|e| self.error(&e))?;
+        if matches!(to, AttemptState::Landed { .. }) {
+            let gone = sqlx::query("DELETE FROM files WHERE attempt = ?1").bind(&attempt.0);
+            gone.execute(&mut *turn).await.map_err(|e| self.error(&e))?;
+        }
+        self.end(turn).await
+    }
+
+    async fn attempts(&self, job: &JobId) -> Result<Vec<Attempt>> {
+        self.read("SELECT * FROM attempts WHERE job = ?1 ORDER BY number", &[&job.0], read_attempt).await
+    }
+
+    async fn litter(&self) -> Result<Vec<Attempt>> {
+        let sql = "SELECT * FROM attempts a WHERE lost = 1 AND EXISTS (SELECT 1 FROM files f WHERE f.attempt = a.id) ORDER BY id";
+        self.read(sql, &[], read_attempt).await
+    }
+
+    async fn name_file(&self, attempt: &AttemptId, path: &str) -> Result<()> {
+        let sql =
+            "INSERT INTO files (attempt, path) SELECT id, ?2 FROM attempts WHERE id = ?1 ON CONFLICT DO UPDATE SET path = excluded.path";
+        match self.run(sql, &[&attempt.0, path]).await? {
+            0 => Err(Error::Absent(attempt.0.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    async fn files(&self, attempt: &AttemptId) -> Result<Vec<String>> {
+        self.read("SELECT path FROM files WHERE attempt = ?1 ORDER BY path", &[&attempt.0], |r| column(r, "path")).await
+    }
+
+    async fn move_files(&self, from: &AttemptId, to: &AttemptId, paths: &[String]) -> Result<()> {
+        let mut turn = self.turn().await?;
+        let known = sqlx::query("SELECT 1 FROM attempts WHERE id = ?1").bind(&to.0).fetch_optional(&mut *turn).await;
+        if known.map_err(|e| self.error(&e))?.is_none() {
+            return Err(Error::Absent(to.0.clone()));
+        }
+        for path in paths {
+            sqlx::query("UPDATE OR REPLACE files SET attempt = ?2 WHERE attempt = ?1 AND path = ?3")
+                .bind(&from.0)
+                .bind(&to.0)
+                .bind(path)
+                .execute(&mut *turn)
+                .await
+                .map_err(|e| self.error(&e))?;
+        }
+        self.end(turn).await
+    }
+
+    async fn forget_files(&self, attempt: &AttemptId, paths: &[String]) -> Result<()> {
+        let mut turn = self.turn().await?;
+        for path in paths {
+            let gone = sqlx::query("DELETE FROM files WHERE attempt = ?1 AND path = ?2").bind(&attempt.0).bind(path);
+            gone.execute(&mut *turn).await.map_err(|e| self.error(&e))?;
+        }
+        self.end(turn).await
+    }
+
+    async fn pause(&self, pause: &Pause) -> Result<()> {
+        let what = table_key(pause.table.as_ref());
+        self.run("INSERT OR REPLACE INTO pauses (what, body) VALUES (?1, ?2)", &[&what, &text(&what, pause)?]).await?;
+        Ok(())
+    }
+
+    async fn resume(&self, table: Option<&TableIdent>) -> Result<bool> {
+        Ok(self.run("DELETE FROM pauses WHERE what = ?1", &[&table_key(table)]).await? > 0)
+    }
+
+    async fn pauses(&self) -> Result<Pauses> {
+        let all = self.read("SELECT body FROM pauses", &[], |r| parse::<Pause>("pause", column(r, "body")?)).await?;
+        Ok(Pauses(all.into_iter().collect()))
+    }
+
+    async fn put_blob(&self, kind: &str, key: &str, blob: &Blob) -> Result<()> {
+        let sql = "INSERT OR REPLACE INTO blobs (kind, key, version, bytes) VALUES (?1, ?2, ?3, ?4)";
+        let query = sqlx::query(sql).bind(kind).bind(key).bind(i64::from(blob.version)).bind(&blob.bytes);
+        query.execute(&self.pool).await.map_err(|e| self.error(&e))?;
+        Ok(())
+    }
+
+    async fn blob(&self, kind: &str, key: &str) -> Result<Option<Blob>> {
+        let read = |row: &SqliteRow| -> Result<Blob> {
+            let version = u32::try_from(column::<i64>(row, "version")?);
+            let version = version.map_err(|e| Error::Unreadable { id: format!("{kind}/{key}"), why: e.to_string() })?;
+            Ok(Blob { version, bytes: column(row, "bytes")? })
+        };
+        let sql = "SELECT version, bytes FROM blobs WHERE kind = ?1 AND key = ?2";
+        Ok(self.read(sql, &[kind, key], read).await?.into_iter().next())
+    }
+
+    async fn drop_blob(&self, kind: &str, key: &str) -> Result<()> {
+        self.run("DELETE FROM blobs WHERE kind = ?1 AND key = ?2", &[kind, key]).await?;
+        Ok(())
+    }
+
+    async fn kept(&self) -> Result<Vec<Kept>> {
+        let read = |row: &SqliteRow| -> Result<Option<Kept>> {
+            let id: String = column(row, "id")?;
+            let numbers: Numbers = parse(&id, column(row, "numbers")?)?;
+            let table = read_table_key(column(row, "table_id")?);
+            let found = table.zip(numbers.snapshot_id);
+            Ok(found.map(|(table, snapshot_id)| Kept { table, job: JobId(id), snapshot_id, bytes: numbers.bytes_in }))
+        };
+        let found = self.read("SELECT id, table_id, numbers FROM jobs WHERE kept = 1 ORDER BY id", &[], read).await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    async fn forget_kept(&self, job: &JobId) -> Result<()> {
+        self.run("UPDATE jobs SET kept = 0 WHERE id = ?1", &[&job.0]).await?;
+        Ok(())
+    }
+
+    async fn prune(&self, before_ms: i64) -> Result<u64> {
+        let sql = "DELETE FROM jobs WHERE state IN ('committed','failed','cancelled') AND kept = 0 AND changed_ms < ?1
+                   AND NOT EXISTS (SELECT 1 FROM attempts a JOIN files f ON f.attempt = a.id WHERE a.job = jobs.id)";
+        let done = sqlx::query(sql).bind(before_ms).execute(&self.pool).await.map_err(|e| self.error(&e))?;
+        Ok(done.rows_affected())
+    }
+}
+
+fn read_holder(row: &SqliteRow) -> Result<Holder> {
+    let mut holder: Holder = parse("holder", column(row, "body")?)?;
+    holder.beat_ms = column(row, "beat_ms")?;
+    Ok(holder)
+}

@@ -1,0 +1,179 @@
+//! Recovery: what a crash, a lost answer or a failed clean-up left behind.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
+
+use serde::Serialize;
+
+use super::attempt::{AttemptState, Loss};
+use super::commit::Look;
+use super::job::{Job, JobState, Kind, Verdict};
+use super::journal::{self, Holder, Query};
+use super::{Act, process, undo};
+use crate::lake::{Error, Table};
+use crate::model::outcome::Resolution;
+use crate::model::plan::{AttemptId, JobId, Plan};
+
+/// What a recovery found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Recovered {
+    /// Jobs whose snapshot turned out to be in the table.
+    pub committed: Vec<JobId>,
+    /// Jobs proven not to have landed, or given up by hand.
+    pub ended: Vec<JobId>,
+    /// Jobs that may have landed: an alarm while there are any.
+    pub open: Vec<JobId>,
+    /// Attempts whose files could not be removed yet.
+    pub litter: Vec<AttemptId>,
+}
+
+impl Act {
+    /// Closes every job that nobody works on any more. Due at the start, and
+    /// again at each interval; running it twice changes nothing.
+    ///
+    /// Invariants checked: a job of a living process is left alone; an attempt
+    /// that may have asked the catalog is resolved on a fresh load before
+    /// anything is removed; nothing is removed without proof.
+    ///
+    /// A crash in between is taken up by the next recovery.
+    pub async fn recover(&self) -> journal::Result<Recovered> {
+        let mut recovered = Recovered::default();
+        let dead = self.dead_holders().await?;
+        for job in self.journal.jobs(Query::Unfinished).await? {
+            if !self.is_left(&job, &dead).await? {
+                continue;
+            }
+            let list = match self.recover_job(&job).await? {
+                JobState::Committed => &mut recovered.committed,
+                JobState::Failed | JobState::Cancelled => &mut recovered.ended,
+                JobState::Requested | JobState::Inflight | JobState::Resolving => &mut recovered.open,
+            };
+            list.push(job.id);
+        }
+        self.remove_litter(&dead).await?;
+        recovered.litter = self.journal.litter().await?.into_iter().map(|a| a.id).collect();
+        Ok(recovered)
+    }
+
+    /// Whether nobody works on a job.
+    async fn is_left(&self, job: &Job, dead: &[String]) -> journal::Result<bool> {
+        if job.holder == self.holder.id {
+            return Ok(!self.active.lock().unwrap_or_else(PoisonError::into_inner).contains(&job.id));
+        }
+        Ok(dead.contains(&job.holder) || !self.journal.holders().await?.iter().any(|h| h.id == job.holder))
+    }
+
+    /// Resolves what may have been asked, then closes the job.
+    async fn recover_job(&self, job: &Job) -> journal::Result<JobState> {
+        let mut reason = String::from("interrupted");
+        for attempt in self.journal.attempts(&job.id).await? {
+            let AttemptState::Committing { asserted } = &attempt.state else {
+                continue;
+            };
+            let next = match self.look(&job.plan, &job.kind, &attempt.id, asserted).await {
+                Ok(Look::Seen(Resolution::Landed { snapshot_id }, _)) => Some(AttemptState::Landed { snapshot_id }),
+                Ok(Look::Seen(resolution @ Resolution::NotLanded, _)) => Some(AttemptState::Lost { loss: Loss::Seen(resolution) }),
+                Ok(Look::Gone) => Some(AttemptState::GivenUp),
+                Ok(Look::Seen(Resolution::Open { reason: open }, _)) => {
+                    reason = open;
+                    job.cancel.then_some(AttemptState::GivenUp)
+                }
+                Err(error) => {
+                    reason = error.to_string();
+                    None
+                }
+            };
+            match next {
+                Some(next) => self.journal.step(&attempt.id, &next).await?,
+                None => {
+                    let (id, table) = (&job.id.0, &job.plan.name);
+                    tracing::error!(job = id, %table, attempt = attempt.id.0, reason, "a commit may have landed and cannot be told yet");
+                }
+            }
+        }
+        let verdict = if job.cancel { Verdict::Cancelled } else { Verdict::Failed { error: reason } };
+        let state = self.close_by_journal(job, &verdict, &job.numbers).await?;
+        if let (JobState::Committed, Kind::Undo { of, .. }) = (state, &job.kind) {
+            self.journal.forget_kept(of).await?;
+        }
+        Ok(state)
+    }
+
+    /// A fresh look for an attempt.
+    pub(super) async fn look(&self, plan: &Plan, kind: &Kind, attempt: &AttemptId, asserted: &str) -> Result<Look, Error> {
+        let Some(table) = self.load(plan).await? else {
+            return Ok(Look::Gone);
+        };
+        let resolution = match kind {
+            Kind::Rewrite => table.find_attempt(attempt, asserted),
+            Kind::Undo { snapshot_id, .. } => undo::find(table.view(), *snapshot_id, asserted),
+        };
+        Ok(Look::Seen(resolution, table))
+    }
+
+    /// Removes the files of lost attempts, of jobs that nobody works on.
+    async fn remove_litter(&self, dead: &[String]) -> journal::Result<()> {
+        let mut tables: HashMap<String, Option<Arc<dyn Table>>> = HashMap::new();
+        for attempt in self.journal.litter().await? {
+            let AttemptState::Lost { loss } = &attempt.state else {
+                continue;
+            };
+            let Some(job) = self.journal.job(&attempt.job).await? else {
+                continue;
+            };
+            if !self.is_left(&job, dead).await? {
+                continue;
+            }
+            let key = format!("{} {}", job.plan.table, job.plan.name);
+            if !tables.contains_key(&key) {
+                let table = self.load(&job.plan).await.unwrap_or_else(|error| {
+                    tracing::warn!(table = %job.plan.name, %error, "left-over files stay until the table can be loaded");
+                    None
+                });
+                tables.insert(key.clone(), table);
+            }
+            if let Some(Some(table)) = tables.get(&key) {
+                self.clean(table.as_ref(), &attempt.id, loss).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// The entered processes that are dead.
+    pub(super) async fn dead_holders(&self) -> journal::Result<Vec<String>> {
+        let holders = self.journal.holders().await?;
+        let now = self.clock.now_ms();
+        let ttl = i64::try_from(self.settings.holder_ttl.as_millis()).unwrap_or(i64::MAX);
+        let dead = |h: &Holder| h.id != self.holder.id && is_dead(h, &self.holder, now, ttl, process::is_alive);
+        Ok(holders.into_iter().filter(dead).map(|h| h.id).collect())
+    }
+}
+
+/// Whether another process is dead: silent for too long, or gone from this machine.
+fn is_dead(other: &Holder, own: &Holder, now_ms: i64, ttl_ms: i64, is_alive: impl Fn(u32) -> bool) -> bool {
+    let silent = now_ms.saturating_sub(other.beat_ms) > ttl_ms;
+    let here = !own.host.is_empty() && other.host == own.host;
+    silent || (here && (other.pid == own.pid || !is_alive(other.pid)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::act::journal::Role;
+
+    fn holder(id: &str, host: &str, pid: u32) -> Holder {
+        Holder { id: id.into(), role: Role::Serve, host: host.into(), pid, beat_ms: 1_000 }
+    }
+
+    #[test]
+    fn a_process_is_dead_when_silent_or_gone_from_this_machine() {
+        let own = holder("me", "here", 10);
+        let dead = |other: Holder, now: i64, alive: bool| is_dead(&other, &own, now, 5_000, |_| alive);
+        assert!(!dead(holder("a", "here", 11), 6_000, true));
+        assert!(dead(holder("a", "here", 11), 6_001, true));
+        assert!(dead(holder("a", "here", 11), 1_000, false));
+        assert!(dead(holder("a", "here", 10), 1_000, true));
+        assert!(!dead(holder("a", "there", 10), 6_000, false));
+        assert!(dead(holder("a", "there", 10), 6_001, false));
+    }
+}

@@ -1,0 +1,116 @@
+//! Taking a rewrite back, and what its files still cost.
+
+use super::Act;
+use super::commit::Effort;
+use super::job::{JobResult, JobState, Kind, Verdict};
+use super::journal;
+use crate::model::killpoint::KillPoint;
+use crate::model::outcome::Resolution;
+use crate::model::plan::JobId;
+use crate::model::table::TableView;
+
+/// Why a job cannot be undone.
+#[derive(Debug, thiserror::Error)]
+pub enum NotUndone {
+    /// It made no snapshot.
+    #[error("job `{job}` is {state} and made no snapshot: only committed rewrites are undone")]
+    NotCommitted {
+        /// The job.
+        job: String,
+        /// Its state.
+        state: &'static str,
+    },
+    /// Other commits followed, or the table is gone.
+    #[error("snapshot {snapshot_id} of job `{job}` is not the head of {table} any more: undoing it would take later commits back")]
+    NotHead {
+        /// The job.
+        job: String,
+        /// Its snapshot.
+        snapshot_id: i64,
+        /// The table.
+        table: String,
+    },
+    /// The journal failed.
+    #[error(transparent)]
+    Journal(#[from] journal::Error),
+    /// The lake failed.
+    #[error(transparent)]
+    Lake(#[from] crate::lake::Error),
+}
+
+impl Act {
+    /// Rolls the branch back from a committed rewrite, while its snapshot is the
+    /// head. It is a job of its own, journaled and recovered like any other.
+    ///
+    /// Invariants checked: the rewrite is committed; its snapshot is the head of
+    /// the branch, on a fresh load here and again by the commit.
+    ///
+    /// A crash leaves an undo job that recovery resolves by the branch's head. No
+    /// file of the rewrite is removed: its snapshot still lists them.
+    pub async fn undo(&self, job: &JobId) -> Result<JobResult, NotUndone> {
+        let done = self.journal.job(job).await?.ok_or_else(|| journal::Error::Absent(job.0.clone()))?;
+        let snapshot_id = match (done.state, &done.kind, done.numbers.snapshot_id) {
+            (JobState::Committed, Kind::Rewrite, Some(id)) => id,
+            _ => return Err(NotUndone::NotCommitted { job: job.0.clone(), state: done.state.code() }),
+        };
+        let head = self.load(&done.plan).await?.and_then(|t| t.view().head);
+        if head != Some(snapshot_id) {
+            return Err(NotUndone::NotHead { job: job.0.clone(), snapshot_id, table: done.plan.name.to_string() });
+        }
+        let kind = Kind::Undo { of: job.clone(), snapshot_id };
+        let mut work = self.request(done.plan, kind, None).await?;
+        work.numbers = super::Numbers::default();
+        let ended = async {
+            self.advance(&mut work, JobState::Inflight, "inflight").await?;
+            self.kill.reached(KillPoint::Inflight);
+            self.land(&mut work, &Effort::Undo { snapshot_id }).await
+        };
+        let ended = ended.await;
+        let result = self.settle(work, ended).await;
+        if result.verdict == Verdict::Committed {
+            self.journal.forget_kept(job).await?;
+        }
+        Ok(result)
+    }
+
+    /// Forgets what snapshots no longer keep alive, by a fresh view of the
+    /// table: the files that a rewrite replaced are kept while its parent is listed.
+    pub async fn forget_expired(&self, view: &TableView) -> journal::Result<()> {
+        for kept in self.journal.kept().await? {
+            if kept.table == view.ident && !keeps(view, kept.snapshot_id) {
+                self.journal.forget_kept(&kept.job).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the files that a snapshot replaced are kept alive by its parent.
+fn keeps(view: &TableView, snapshot_id: i64) -> bool {
+    let parent = view.snapshots.get(&snapshot_id).and_then(|s| s.parent);
+    parent.is_some_and(|p| view.snapshots.contains_key(&p))
+}
+
+/// Where an undo stands: it makes no snapshot, so the branch's history tells.
+///
+/// It landed when the snapshot has left the branch. It did not, and cannot any
+/// more, when the pointer has left the asserted base and the snapshot is still
+/// in the branch. A history cut before the snapshot leaves it open.
+pub(super) fn find(view: &TableView, snapshot_id: i64, asserted: &str) -> Resolution {
+    let mut at = view.head;
+    let mut steps = 0;
+    while let Some(id) = at.filter(|_| steps <= view.snapshots.len()) {
+        if id == snapshot_id {
+            return match view.metadata_location == asserted {
+                true => Resolution::Open { reason: "the table has not moved since, the request may still arrive".into() },
+                false => Resolution::NotLanded,
+            };
+        }
+        match view.snapshots.get(&id) {
+            Some(snapshot) => at = snapshot.parent,
+            None => return Resolution::Open { reason: "the branch's history is cut before the snapshot".into() },
+        }
+        steps += 1;
+    }
+    Resolution::Landed { snapshot_id }
+}

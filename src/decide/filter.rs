@@ -1,0 +1,207 @@
+//! Filters: what stops a partition before any rule is asked.
+
+use super::{Case, check};
+use crate::model::decision::{Check, Reason};
+
+/// Runs every filter and records it; the reason of the first that stops.
+pub fn first_stop(case: &Case<'_>, checks: &mut Vec<Check>) -> Option<Reason> {
+    let filters = [refused, disabled, paused, too_new, too_small, cooling_down, quiet_window, in_flight];
+    let mut stopped = None;
+    for filter in filters {
+        let (check, reason) = filter(case);
+        checks.push(check);
+        stopped = stopped.or(reason);
+    }
+    stopped
+}
+
+type Found = (Check, Option<Reason>);
+
+/// A refusal of the table or the partition stops all work on it; the first one
+/// given is the reason.
+fn refused(case: &Case<'_>) -> Found {
+    let first = case.refusals.first();
+    let note = first.map_or_else(|| "nothing refused".to_string(), ToString::to_string);
+    let found = check("refusals", case.refusals.len() as f64, 0.0, first.is_none(), note);
+    (found, first.cloned().map(Reason::Refused))
+}
+
+fn disabled(case: &Case<'_>) -> Found {
+    let on = case.policy.enabled;
+    let note = if on { "looked after" } else { "switched off by the settings or a table property" };
+    (check("enabled", flag(on), 1.0, on, note), (!on).then_some(Reason::Disabled))
+}
+
+fn paused(case: &Case<'_>) -> Found {
+    let note = if case.paused { "paused by hand" } else { "not paused" };
+    (check("paused", flag(case.paused), 0.0, !case.paused, note), case.paused.then_some(Reason::Paused))
+}
+
+fn too_new(case: &Case<'_>) -> Found {
+    let until_ms = case.table.created_ms.saturating_add(case.policy.min_table_age_ms);
+    let age = case.now_ms.saturating_sub(case.table.created_ms);
+    let passed = case.policy.min_table_age_ms <= 0 || case.now_ms >= until_ms;
+    let found = check("table-age", age as f64, case.policy.min_table_age_ms as f64, passed, "milliseconds since the table was created");
+    (found, (!passed).then_some(Reason::TooNew { until_ms }))
+}
+
+fn too_small(case: &Case<'_>) -> Found {
+    let passed = case.table.bytes >= case.policy.min_table_bytes;
+    let found = check("table-bytes", case.table.bytes as f64, case.policy.min_table_bytes as f64, passed, "live data bytes of the table");
+    (found, (!passed).then_some(Reason::TooSmall))
+}
+
+/// A partition waits after a rewrite, and longer after one that gained nothing.
+fn cooling_down(case: &Case<'_>) -> Found {
+    let until_ms = case.memory.eligible_at(case.policy.cooldown_ms, case.now_ms);
+    let left = until_ms.map_or(0, |until| until.saturating_sub(case.now_ms).max(0));
+    let note = if left == 0 { "not cooling down" } else { "milliseconds until the partition may be rewritten again" };
+    let found = check("cooldown", left as f64, 0.0, left == 0, note);
+    (found, until_ms.filter(|_| left > 0).map(|until_ms| Reason::CoolingDown { until_ms }))
+}
+
+fn quiet_window(case: &Case<'_>) -> Found {
+    let window = case.policy.quiet_window_ms.max(0);
+    let Some(quiet_for) = case.traits.quiet_for_ms else {
+        return (check("quiet-window", 0.0, window as f64, true, "no write was heard"), None);
+    };
+    let left = window.saturating_sub(quiet_for.max(0));
+    let found = check("quiet-window", quiet_for as f64, window as f64, left <= 0, "milliseconds since the last write to the partition");
+    (found, (left > 0).then(|| Reason::QuietWindow { until_ms: case.now_ms.saturating_add(left) }))
+}
+
+fn in_flight(case: &Case<'_>) -> Found {
+    let note = if case.in_flight { "work on the partition is under way" } else { "no work under way" };
+    (check("in-flight", flag(case.in_flight), 0.0, !case.in_flight, note), case.in_flight.then_some(Reason::InFlight))
+}
+
+fn flag(on: bool) -> f64 {
+    if on { 1.0 } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::testing::{Given, NOW};
+    use crate::decide::{judge, maturity::ScopeMemory};
+    use crate::model::decision::Verdict;
+    use crate::model::refusal::{Refusal, Refused};
+
+    /// A partition that fires when nothing stops it.
+    fn firing() -> Given {
+        Given::small_files(10)
+    }
+
+    fn reason(given: &Given) -> Option<Reason> {
+        match judge(&given.case()).verdict {
+            Verdict::Not { reason } => Some(reason),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn nothing_stops_a_partition_without_a_cause() {
+        assert_eq!(reason(&firing()), None);
+    }
+
+    #[test]
+    fn a_refusal_stops_and_is_named() {
+        let mut given = firing();
+        given.refusals.push(Refused::new(Refusal::Encrypted, "key metadata on a file"));
+        given.refusals.push(Refused::new(Refusal::SortOrder, "order 1"));
+        assert_eq!(reason(&given), Some(Reason::Refused(Refused::new(Refusal::Encrypted, "key metadata on a file"))));
+    }
+
+    #[test]
+    fn a_disabled_table_is_left_alone() {
+        let mut given = firing();
+        given.policy.enabled = false;
+        assert_eq!(reason(&given), Some(Reason::Disabled));
+    }
+
+    #[test]
+    fn a_paused_table_is_left_alone() {
+        let mut given = firing();
+        given.paused = true;
+        assert_eq!(reason(&given), Some(Reason::Paused));
+    }
+
+    #[test]
+    fn a_table_is_too_new_until_its_age_is_reached() {
+        let mut given = firing();
+        given.policy.min_table_age_ms = 1000;
+        given.table.created_ms = NOW - 999;
+        assert_eq!(reason(&given), Some(Reason::TooNew { until_ms: NOW + 1 }));
+        given.table.created_ms = NOW - 1000;
+        assert_eq!(reason(&given), None);
+    }
+
+    #[test]
+    fn a_table_is_too_small_below_its_bytes() {
+        let mut given = firing();
+        given.policy.min_table_bytes = 100;
+        given.table.bytes = 99;
+        assert_eq!(reason(&given), Some(Reason::TooSmall));
+        given.table.bytes = 100;
+        assert_eq!(reason(&given), None);
+    }
+
+    #[test]
+    fn a_partition_cools_down_after_a_rewrite() {
+        let mut given = firing();
+        given.policy.cooldown_ms = 60_000;
+        given.memory.last_rewrite_ms = Some(NOW - 59_999);
+        assert_eq!(reason(&given), Some(Reason::CoolingDown { until_ms: NOW + 1 }));
+        given.memory.last_rewrite_ms = Some(NOW - 60_000);
+        assert_eq!(reason(&given), None);
+    }
+
+    #[test]
+    fn a_longer_cooldown_holds_over_the_policys() {
+        let mut given = firing();
+        given.memory = ScopeMemory { last_rewrite_ms: Some(NOW - 90_000), cooldown_until_ms: Some(NOW + 5), ..Default::default() };
+        assert_eq!(reason(&given), Some(Reason::CoolingDown { until_ms: NOW + 5 }));
+    }
+
+    #[test]
+    fn a_partition_waits_until_its_writers_are_quiet() {
+        let mut given = firing();
+        given.policy.quiet_window_ms = 5000;
+        given.traits.quiet_for_ms = Some(4000);
+        assert_eq!(reason(&given), Some(Reason::QuietWindow { until_ms: NOW + 1000 }));
+        given.traits.quiet_for_ms = Some(5000);
+        assert_eq!(reason(&given), None);
+        given.traits.quiet_for_ms = None;
+        assert_eq!(reason(&given), None);
+    }
+
+    #[test]
+    fn work_under_way_is_not_doubled() {
+        let mut given = firing();
+        given.in_flight = true;
+        assert_eq!(reason(&given), Some(Reason::InFlight));
+    }
+
+    #[test]
+    fn the_first_filter_that_stops_is_the_reason_and_all_are_recorded() {
+        let mut given = firing();
+        given.policy.enabled = false;
+        given.paused = true;
+        given.in_flight = true;
+        assert_eq!(reason(&given), Some(Reason::Disabled));
+        let failed: Vec<_> = judge(&given.case()).checks.into_iter().filter(|c| !c.passed).map(|c| c.name).collect();
+        assert_eq!(failed[..3], ["enabled", "paused", "in-flight"]);
+    }
+
+    #[test]
+    fn times_at_the_ends_of_their_range_do_not_overflow() {
+        let mut given = firing();
+        given.policy.min_table_age_ms = i64::MAX;
+        given.policy.quiet_window_ms = i64::MAX;
+        given.policy.cooldown_ms = i64::MAX;
+        given.table.created_ms = i64::MAX;
+        given.memory.last_rewrite_ms = Some(i64::MAX);
+        given.traits.quiet_for_ms = Some(i64::MIN);
+        assert_eq!(reason(&given), Some(Reason::TooNew { until_ms: i64::MAX }));
+    }
+}

@@ -1,0 +1,218 @@
+//! The replace commit: validate against the base, build its manifests, ask the
+//! catalog once, and say what became of it.
+
+mod asked;
+mod dangling;
+mod manifests;
+mod merge;
+mod outputs;
+mod remove;
+mod replace;
+mod resolve;
+mod summary;
+mod undo;
+
+pub use remove::remove_outputs;
+pub use resolve::find_attempt;
+pub use undo::undo;
+
+use iceberg::spec::{DataFile, FormatVersion, Snapshot, SnapshotReference, SnapshotRetention, StatisticsFile, TableMetadata};
+use iceberg::{TableRequirement, TableUpdate};
+
+use self::asked::Asked;
+use self::manifests::Target;
+use self::replace::{Edit, Folder};
+use self::summary::{Change, summary};
+use super::scope::head::{self, Head};
+use super::scope::{self, State};
+use super::store::Store;
+use super::table::IcebergTable;
+use crate::lake::{Commit, Error, Result, Written};
+use crate::model::file::FileKey;
+use crate::model::killpoint::KillPoint;
+use crate::model::outcome::{Conflict, Outcome};
+use crate::model::plan::{LiveDelete, Plan};
+use crate::model::refusal::{Refusal, Refused};
+
+/// One attempt to replace the plan's inputs by the outputs, on this state of the
+/// table as base.
+///
+/// Invariants checked:
+/// * the table is the plan's, by uuid, and the branch is the plan's;
+/// * [`Plan::check`] holds on the base: every input live and unchanged, the
+///   deletes that apply to the inputs exactly those planned;
+/// * rows out = rows in − rows deleted; outputs are new files of the plan's
+///   partition and spec;
+/// * the catalog swaps only if the table's uuid and the branch's head are still
+///   the base's.
+///
+/// Outputs carry the plan's sequence number, the same in every retry. Survivors
+/// of a rewritten manifest keep snapshot id and both sequence numbers; entries
+/// that were dead stay dead. Delete files that are proven to cover nothing any
+/// more go in the same commit. Nothing is kept between two calls.
+///
+/// Crash: before the catalog is asked, manifests of which the control was told
+/// are left and nothing else. After it, the attempt id in the snapshot's summary
+/// tells what became of it.
+///
+/// # Errors
+/// Only when the catalog was not asked: refusals, store errors, a control that
+/// says stop. From then on every failure is [`Outcome::Unknown`].
+pub async fn commit(table: &IcebergTable, plan: &Plan, written: &Written, commit: &Commit<'_>) -> Result<Outcome> {
+    if table.view.ident != plan.table {
+        return Ok(Outcome::Conflict(Conflict::TableGone));
+    }
+    if table.view.reference != plan.reference {
+        return Err(Error::Setup(format!("the plan is for branch {}, the table was loaded for {}", plan.reference, table.view.reference)));
+    }
+    refuse(&table.loaded.metadata)?;
+    let Some(head) = head::read(table).await? else {
+        let files = plan.inputs.iter().take(1).map(|f| f.path.to_string()).collect();
+        return Ok(Outcome::Conflict(Conflict::InputGone { files }));
+    };
+    let state = scope::read_state(table, &head, &plan.scope).await?;
+    if let Err(conflict) = plan.check(&state.scope_files(&head)) {
+        return Ok(Outcome::Conflict(conflict));
+    }
+    let outputs = outputs::entries(table, plan, written)?;
+    let snapshot = build(table, plan, &head, &state, outputs, commit).await?;
+    commit.control.reached(KillPoint::ManifestsWritten);
+    ask(table, snapshot, head.snapshot.snapshot_id(), commit).await
+}
+
+/// What the metadata says must not be rewritten.
+fn refuse(metadata: &TableMetadata) -> Result<()> {
+    if !matches!(metadata.format_version(), FormatVersion::V1 | FormatVersion::V2) {
+        return Err(Refused::new(Refusal::FormatVersion, format!("format {}", metadata.format_version())).into());
+    }
+    if metadata.encryption_keys_iter().next().is_some() {
+        return Err(Refused::new(Refusal::Encrypted, "the metadata lists encryption keys").into());
+    }
+    Ok(())
+}
+
+/// Writes the manifests and the list of the new snapshot. A function of base,
+/// plan and outputs, but for ids and time.
+async fn build(
+    table: &IcebergTable,
+    plan: &Plan,
+    head: &Head,
+    state: &State,
+    outputs: Vec<DataFile>,
+    commit: &Commit<'_>,
+) -> Result<Snapshot> {
+    let metadata = &table.loaded.metadata;
+    let sequence = check_sequence(plan, metadata)?;
+    let dangling = dangling::find(table, head, state, plan, !outputs.is_empty()).await?;
+    let change = change(plan, &dangling, &outputs);
+    let inputs: Vec<FileKey> = plan.inputs.iter().map(|f| FileKey { path: f.path.clone(), offset: None }).collect();
+    let doomed = replace::by_home(&state.homes, inputs.iter().chain(dangling.iter().map(|d| &d.key)))?;
+    let edit = Edit { doomed, outputs, sequence: plan.sequence_number, spec_id: plan.scope.spec_id };
+    let snapshot_id = free_id(metadata, commit.nonce);
+    let target = Target {
+        store: Store::new(&table.loaded.io),
+        format: metadata.format_version(),
+        snapshot_id,
+        control: commit.control,
+    };
+    let folder = Folder::of(table, commit.nonce);
+    let parent = &head.snapshot;
+    let manifests = replace::manifests(table, head, edit, &target, &folder).await?;
+    let summary = summary(&change, parent.summary(), &manifests, &commit.attempt.0, commit.instance);
+    let list = folder.list(snapshot_id);
+    target.write_list(&list, Some(parent.snapshot_id()), sequence, manifests).await?;
+    Ok(Snapshot::builder()
+        .with_snapshot_id(snapshot_id)
+        .with_parent_snapshot_id(Some(parent.snapshot_id()))
+        .with_sequence_number(sequence)
+        .with_timestamp_ms(time(metadata, parent, commit.now_ms))
+        .with_manifest_list(list)
+        .with_summary(summary)
+        .with_schema_id(metadata.current_schema_id())
+        .build())
+}
+
+/// The sequence number of the new snapshot.
+///
+/// # Errors
+/// [`Error::Proof`], when the plan's own number is not one that its outputs may
+/// carry: newer than the base, or older than an input, which would let deletes
+/// that were not applied to the input reach its rows.
+fn check_sequence(plan: &Plan, metadata: &TableMetadata) -> Result<i64> {
+    let newest_input = plan.inputs.iter().map(|f| f.data_sequence).max().unwrap_or(0);
+    if plan.sequence_number < newest_input || plan.sequence_number > metadata.last_sequence_number() {
+        return Err(Error::Proof(format!(
+            "outputs cannot carry sequence number {}: the newest input has {newest_input}, the table {}",
+            plan.sequence_number,
+            metadata.last_sequence_number()
+        )));
+    }
+    match metadata.format_version() {
+        FormatVersion::V1 => Ok(0),
+        _ => metadata.last_sequence_number().checked_add(1).ok_or_else(|| Error::Setup("the table's sequence numbers are used up".into())),
+    }
+}
+
+fn change(plan: &Plan, dangling: &[LiveDelete], outputs: &[DataFile]) -> Change {
+    let mut change = Change::removing(&plan.inputs, dangling);
+    outputs.iter().for_each(|f| change.added.add(f.record_count(), f.file_size_in_bytes()));
+    change.partitions = 1;
+    change
+}
+
+/// A positive snapshot id that the table does not have.
+fn free_id(metadata: &TableMetadata, nonce: u64) -> i64 {
+    let mut id = i64::try_from(nonce >> 1).unwrap_or(1).max(1);
+    while metadata.snapshot_by_id(id).is_some() {
+        id = id.checked_add(1).unwrap_or(1);
+    }
+    id
+}
+
+/// Never before what the table has seen: the format orders its logs by time.
+fn time(metadata: &TableMetadata, parent: &Snapshot, now_ms: i64) -> i64 {
+    now_ms.max(metadata.last_updated_ms()).max(parent.timestamp_ms())
+}
+
+async fn ask(table: &IcebergTable, snapshot: Snapshot, base: i64, commit: &Commit<'_>) -> Result<Outcome> {
+    let metadata = &table.loaded.metadata;
+    let snapshot_id = snapshot.snapshot_id();
+    let statistics = metadata.statistics_for_snapshot(base).map(|s| carried(s, snapshot_id));
+    let mut updates = vec![
+        TableUpdate::AddSnapshot { snapshot },
+        TableUpdate::SetSnapshotRef { ref_name: table.view.reference.clone(), reference: branch(table, snapshot_id)? },
+    ];
+    updates.extend(statistics.map(|statistics| TableUpdate::SetStatistics { statistics }));
+    let control = Asked::new(commit.control);
+    let answer = table.catalog.commit(&table.loaded, requirements(table, base), updates, &control).await;
+    commit.control.reached(KillPoint::CatalogAnswered);
+    resolve::settle(table, snapshot_id, commit.attempt, control.answer(answer)?).await
+}
+
+/// Table statistics hold for the new snapshot: its rows are the same. Partition
+/// statistics do not: they count files.
+fn carried(statistics: &StatisticsFile, snapshot_id: i64) -> StatisticsFile {
+    StatisticsFile { snapshot_id, ..statistics.clone() }
+}
+
+fn requirements(table: &IcebergTable, head: i64) -> Vec<TableRequirement> {
+    vec![
+        TableRequirement::UuidMatch { uuid: table.loaded.metadata.uuid() },
+        TableRequirement::RefSnapshotIdMatch { r#ref: table.view.reference.clone(), snapshot_id: Some(head) },
+    ]
+}
+
+/// The branch moved to a snapshot, with the retention that it has. The crate
+/// keeps its references private, so they are read from the serialized metadata.
+fn branch(table: &IcebergTable, snapshot_id: i64) -> Result<SnapshotReference> {
+    let name = &table.view.reference;
+    let failed = |e: serde_json::Error| Error::damaged(&table.loaded.metadata_location, e);
+    let whole = serde_json::to_value(table.loaded.metadata.as_ref()).map_err(failed)?;
+    let reference = whole.get("refs").and_then(|refs| refs.get(name)).cloned();
+    let retention = match reference.map(serde_json::from_value::<SnapshotReference>).transpose().map_err(failed)? {
+        Some(reference) if reference.is_branch() => reference.retention,
+        Some(_) => return Err(Error::Setup(format!("{name} is a tag, not a branch"))),
+        None => SnapshotRetention::branch(None, None, None),
+    };
+    Ok(SnapshotReference::new(snapshot_id, retention))
+}

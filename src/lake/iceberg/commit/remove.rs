@@ -1,0 +1,91 @@
+//! Removing the files of an attempt that is proven not to have landed.
+
+use std::collections::HashSet;
+
+use iceberg::spec::TableMetadata;
+
+use crate::lake::iceberg::catalog::Loaded;
+use crate::lake::iceberg::scope::head;
+use crate::lake::iceberg::store::Store;
+use crate::lake::iceberg::table::IcebergTable;
+use crate::lake::{Error, NotLanded, Result};
+use crate::model::location::Location;
+use crate::model::plan::ATTEMPT_KEY;
+
+/// Removes files of an attempt. Missing ones are no error.
+///
+/// Invariants checked, all before the first file is removed:
+/// * a proof that the attempt has not landed is at hand;
+/// * on a fresh load the table is there, is the same one, and no snapshot carries
+///   the attempt's id;
+/// * no path is one that the fresh metadata uses: its own, its logs', a manifest
+///   list's, a statistics file's, or a manifest of the branch's head;
+/// * every path lies below the table's location, or below the data or metadata
+///   folder that the table's properties name, and is not that folder.
+///
+/// Crash: some files are gone and some are not; the same call ends the work.
+///
+/// # Errors
+/// [`Error::Setup`] naming the path or the snapshot that forbids it; store errors.
+pub async fn remove_outputs(table: &IcebergTable, proof: &NotLanded, paths: &[String]) -> Result<()> {
+    let name = &table.loaded.name;
+    let fresh = table.catalog.load(name).await?;
+    let Some(fresh) = fresh.filter(|f| f.metadata.uuid() == table.loaded.metadata.uuid()) else {
+        return Err(Error::Setup(format!("{name} is another table now, or gone: its files are left")));
+    };
+    let forbid = |why: String| Err(Error::Setup(format!("nothing of attempt {} is removed: {why}", proof.attempt().0)));
+    let attempt = &proof.attempt().0;
+    let landed = fresh.metadata.snapshots().find(|s| s.summary().additional_properties.get(ATTEMPT_KEY) == Some(attempt));
+    if let Some(landed) = landed {
+        return forbid(format!("snapshot {} of {name} is its own", landed.snapshot_id()));
+    }
+    let folders = folders(&fresh.metadata);
+    let used = used(table, &fresh).await?;
+    for path in paths {
+        let location = Location::parse(path);
+        if !folders.iter().any(|folder| location.is_under(folder) && location.key.len() > folder.key.len()) || climbs(path) {
+            return forbid(format!("{path} is outside {}", fresh.metadata.location()));
+        }
+        if used.contains(&location) {
+            return forbid(format!("{name} uses {path}"));
+        }
+    }
+    let store = Store::new(&fresh.io);
+    for path in paths {
+        store.delete(proof, path).await?;
+    }
+    Ok(())
+}
+
+fn climbs(path: &str) -> bool {
+    path.split('/').any(|segment| segment == "..")
+}
+
+/// Where the table's writers put files, by its own metadata.
+fn folders(metadata: &TableMetadata) -> Vec<Location> {
+    let properties = metadata.properties();
+    let named = ["write.data.path", "write.metadata.path"].iter().filter_map(|key| properties.get(*key));
+    named.map(String::as_str).chain([metadata.location()]).map(trimmed).filter(|l| !l.key.is_empty()).collect()
+}
+
+fn trimmed(path: &str) -> Location {
+    let mut location = Location::parse(path);
+    location.key.truncate(location.key.trim_end_matches('/').len());
+    location
+}
+
+/// Files that the metadata uses, but for data files: those are in manifests, and a
+/// manifest that lists our outputs is a file of ours itself.
+async fn used(table: &IcebergTable, fresh: &Loaded) -> Result<HashSet<Location>> {
+    let metadata = &fresh.metadata;
+    let mut used = HashSet::from([Location::parse(&fresh.metadata_location)]);
+    used.extend(metadata.metadata_log().iter().map(|m| Location::parse(&m.metadata_file)));
+    used.extend(metadata.statistics_iter().map(|s| Location::parse(&s.statistics_path)));
+    used.extend(metadata.partition_statistics_iter().map(|s| Location::parse(&s.statistics_path)));
+    used.extend(metadata.snapshots().map(|s| Location::parse(s.manifest_list())));
+    let fresh = IcebergTable { loaded: fresh.clone(), view: table.view.clone(), catalog: table.catalog.clone() };
+    if let Some(head) = head::read(&fresh).await? {
+        used.extend(head.manifests.iter().map(|m| Location::parse(&m.manifest_path)));
+    }
+    Ok(used)
+}

@@ -1,0 +1,166 @@
+//! The manifests of a replace snapshot: a function of the base, the plan and the
+//! outputs. Nothing is kept from one try to the next but the outputs' data files.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use iceberg::spec::{DataFile, ManifestContentType, ManifestFile};
+
+use super::manifests::{self, Draft, Line, Target};
+use super::merge::Rules;
+use crate::lake::iceberg::scope::head::{self, Head};
+use crate::lake::iceberg::table::IcebergTable;
+use crate::lake::{Error, Result};
+use crate::model::file::FileKey;
+
+/// What a commit changes in the base's manifests.
+pub struct Edit {
+    /// Files to remove, by the place in the head's list of their manifest.
+    pub doomed: HashMap<usize, HashSet<FileKey>>,
+    /// Files to add.
+    pub outputs: Vec<DataFile>,
+    /// Their explicit data sequence number.
+    pub sequence: i64,
+    /// Their spec.
+    pub spec_id: i32,
+}
+
+/// Writes the changed manifests and gives the new list: new manifests first, then
+/// those of the base in their order. A manifest without live files that this
+/// commit did not write is left out.
+///
+/// # Errors
+/// As [`manifests::rewrite`] and [`Draft::write`].
+pub async fn manifests(table: &IcebergTable, head: &Head, edit: Edit, target: &Target<'_>, folder: &Folder) -> Result<Vec<ManifestFile>> {
+    let rules = Rules::of(table.loaded.metadata.properties());
+    let mut written = Vec::new();
+    let mut gone: BTreeSet<usize> = edit.doomed.keys().copied().collect();
+    for (content, spec_id) in groups(head, &edit) {
+        let adds = content == ManifestContentType::Data && spec_id == edit.spec_id && !edit.outputs.is_empty();
+        let own = if adds { Some(added(table, &edit)?) } else { None };
+        let joined = joined(head, content, spec_id, &rules, adds);
+        let mut pending = Pending { own, joining: !joined.is_empty(), apart: Vec::new() };
+        for (place, manifest) in of_group(head, content, spec_id) {
+            let doomed = edit.doomed.get(&place);
+            if doomed.is_none() && !joined.contains(&place) {
+                continue;
+            }
+            let draft = manifests::rewrite(table, manifest, doomed.unwrap_or(&HashSet::new())).await?;
+            if pending.take(draft, joined.contains(&place), doomed.is_some())? {
+                gone.insert(place);
+            }
+        }
+        for draft in pending.own.into_iter().chain(pending.apart) {
+            let path = folder.manifest(written.len());
+            written.push(draft.write(target, &path).await?);
+        }
+    }
+    let kept = head.manifests.iter().enumerate().filter(|(place, m)| !gone.contains(place) && !head::is_empty(m));
+    written.extend(kept.map(|(_, m)| m.clone()));
+    Ok(written)
+}
+
+/// The manifests of one spec and content on their way into new ones.
+struct Pending {
+    /// The one that takes what is joined: it begins with the outputs.
+    own: Option<Draft>,
+    joining: bool,
+    apart: Vec<Draft>,
+}
+
+impl Pending {
+    /// Takes a draft in. False when it is not needed: it was only to be joined, and
+    /// its partition type is not that of the others.
+    fn take(&mut self, draft: Draft, join: bool, changed: bool) -> Result<bool> {
+        if join && self.joining {
+            match &mut self.own {
+                None => {
+                    self.own = Some(draft);
+                    return Ok(true);
+                }
+                Some(own) if own.partition_type()? == draft.partition_type()? => {
+                    own.lines.extend(draft.lines);
+                    return Ok(true);
+                }
+                Some(_) => {}
+            }
+        }
+        if changed {
+            self.apart.push(draft);
+        }
+        Ok(changed)
+    }
+}
+
+/// Each kind of manifest that changes, data first.
+fn groups(head: &Head, edit: &Edit) -> Vec<(ManifestContentType, i32)> {
+    let mut groups = vec![(ManifestContentType::Data, edit.spec_id)];
+    let changed = edit.doomed.keys().filter_map(|place| head.manifests.get(*place));
+    for group in changed.map(|m| (m.content, m.partition_spec_id)) {
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    groups.sort_by_key(|(content, spec_id)| (*content as i32, *spec_id));
+    groups
+}
+
+fn of_group(head: &Head, content: ManifestContentType, spec_id: i32) -> impl Iterator<Item = (usize, &ManifestFile)> {
+    head.manifests.iter().enumerate().filter(move |(_, m)| m.content == content && m.partition_spec_id == spec_id && !head::is_empty(m))
+}
+
+/// The places of the manifests that are joined into one.
+fn joined(head: &Head, content: ManifestContentType, spec_id: i32, rules: &Rules, adds: bool) -> BTreeSet<usize> {
+    let (places, sizes): (Vec<_>, Vec<_>) =
+        of_group(head, content, spec_id).map(|(p, m)| (p, u64::try_from(m.manifest_length).unwrap_or(u64::MAX))).unzip();
+    rules.choose(&sizes, usize::from(adds)).into_iter().filter_map(|at| places.get(at).copied()).collect()
+}
+
+fn added(table: &IcebergTable, edit: &Edit) -> Result<Draft> {
+    let (schema, spec) = manifests::schema_for(table, edit.spec_id)?;
+    let lines = edit.outputs.iter().map(|f| Line::Added(f.clone(), edit.sequence)).collect();
+    Ok(Draft { content: ManifestContentType::Data, schema, spec, lines })
+}
+
+/// Names of the files of one try, below the table's metadata folder.
+pub struct Folder {
+    base: String,
+    nonce: u64,
+}
+
+impl Folder {
+    /// The metadata folder of the table, as its properties and location spell it.
+    pub fn of(table: &IcebergTable, nonce: u64) -> Self {
+        let metadata = &table.loaded.metadata;
+        let base = match metadata.properties().get("write.metadata.path") {
+            Some(path) => path.trim_end_matches('/').to_owned(),
+            None => format!("{}/metadata", metadata.location().trim_end_matches('/')),
+        };
+        Self { base, nonce }
+    }
+
+    /// The n-th manifest.
+    pub fn manifest(&self, n: usize) -> String {
+        format!("{}/afterwrite-{:016x}-m{n}.avro", self.base, self.nonce)
+    }
+
+    /// The manifest list.
+    pub fn list(&self, snapshot_id: i64) -> String {
+        format!("{}/snap-{snapshot_id}-1-afterwrite-{:016x}.avro", self.base, self.nonce)
+    }
+}
+
+/// Where each doomed file lies.
+///
+/// # Errors
+/// `damaged`, when the base's state names a file whose manifest it does not know.
+pub fn by_home<'a>(
+    homes: &HashMap<FileKey, usize>,
+    files: impl Iterator<Item = &'a FileKey>,
+) -> Result<HashMap<usize, HashSet<FileKey>>> {
+    let mut doomed: HashMap<usize, HashSet<FileKey>> = HashMap::new();
+    for key in files {
+        let home = homes.get(key).ok_or_else(|| Error::damaged(&key.path, "is in no manifest of the base"))?;
+        doomed.entry(*home).or_default().insert(key.clone());
+    }
+    Ok(doomed)
+}

@@ -1,0 +1,419 @@
+//! Hashes over rows: ordered by column, for the proof; free of order, to
+//! compare tables.
+//!
+//! The ordered hash of a leaf column is over its canonical form, the streams
+//! that nested columns are shredded into: repetition and definition levels (as
+//! runs), lengths of variable values, and bytes of the values that are not
+//! NULL. Together they give back the column exactly, so `[[1],[2]]` differs from
+//! `[[1,2]]`, and a NULL list from an empty one and from a list of NULL; and none of
+//! them depends on batch borders, encodings, or Arrow's choice between small
+//! and large offsets. Floats count by their bits: −0.0 is not 0.0, and NaNs of
+//! other bits are other values, for a rewrite keeps bits.
+//!
+//! The streams are hashed by XXH3 with 128 bits: it guards against faults, not
+//! against somebody who searches for collisions.
+
+use std::ops::Range;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, RecordBatch};
+use arrow_buffer::{BooleanBuffer, NullBuffer};
+use arrow_schema::{ArrowError, DataType, FieldRef, Fields, Schema};
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+use super::read::ColumnHash;
+use super::read::schema::{children, field_id};
+
+/// Hashes every leaf column over batches in order.
+pub struct ColumnHasher {
+    leaves: Vec<Leaf>,
+}
+
+impl ColumnHasher {
+    /// For batches of this schema.
+    pub fn new(schema: &Schema) -> Self {
+        let mut leaves = Vec::new();
+        let root = Path { steps: Vec::new(), ids: Vec::new(), max_definition: 0 };
+        collect(schema.fields(), &root, &mut leaves);
+        Self { leaves }
+    }
+
+    /// Adds the next rows. Nullability is the schema's that the hasher was made
+    /// for; columns are found by place.
+    ///
+    /// Errs when a column is not of that schema's shape.
+    pub fn update(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
+        for leaf in &mut self.leaves {
+            let Some((Step::Field { index, nullable }, rest)) = leaf.steps.split_first() else { continue };
+            let column = batch.columns().get(*index).ok_or_else(shape)?;
+            let levels = Levels { first: 0, next: 0, definition: 0 };
+            leaf.state.walk(column.as_ref(), *nullable, rest, 0..column.len(), levels)?;
+        }
+        Ok(())
+    }
+
+    /// The hash of each leaf column so far, in schema order.
+    pub fn finish(self) -> Vec<ColumnHash> {
+        self.leaves.into_iter().map(Leaf::finish).collect()
+    }
+
+    /// Nulls and values of each leaf column so far, in schema order.
+    pub fn counts(&self) -> impl Iterator<Item = (i32, u64, u64)> {
+        self.leaves.iter().map(|l| (l.field_id, l.state.nulls, l.state.values))
+    }
+}
+
+/// One digest over all columns, in schema order.
+pub fn row_hash(columns: &[ColumnHash]) -> u128 {
+    let mut all = Xxh3::new();
+    for column in columns {
+        all.update(&column.field_id.to_le_bytes());
+        all.update(&column.hash.to_le_bytes());
+    }
+    all.digest128()
+}
+
+/// An order-free hash of rows as a multiset: the sum modulo 2¹²⁸ of each row's
+/// hash. Add up the batches' values with `wrapping_add`.
+///
+/// Errs when a column's type cannot be hashed.
+pub fn multiset_hash(batch: &RecordBatch) -> Result<u128, ArrowError> {
+    let mut sum = 0u128;
+    for row in 0..batch.num_rows() {
+        let mut hasher = Xxh3::new();
+        for column in batch.columns() {
+            hash_value(column.as_ref(), row, &mut hasher)?;
+        }
+        sum = sum.wrapping_add(hasher.digest128());
+    }
+    Ok(sum)
+}
+
+fn hash_value(array: &dyn Array, row: usize, hasher: &mut Xxh3) -> Result<(), ArrowError> {
+    if array.is_null(row) {
+        hasher.update(&[0]);
+        return Ok(());
+    }
+    hasher.update(&[1]);
+    match array.data_type() {
+        DataType::Struct(_) => array.as_struct().columns().iter().try_for_each(|c| hash_value(c.as_ref(), row, hasher)),
+        DataType::List(_) | DataType::Map(..) => {
+            let (range, items) = items(array, row)?;
+            hasher.update(&length(range.len()));
+            for item in range {
+                items.iter().try_for_each(|i| hash_value(*i, item, hasher))?;
+            }
+            Ok(())
+        }
+        _ => {
+            let values = Values::of(array)?;
+            if let Some(length) = values.length(row) {
+                hasher.update(&length.to_le_bytes());
+            }
+            values.bytes(row..row + 1, |bytes| hasher.update(bytes));
+            Ok(())
+        }
+    }
+}
+
+/// The items of one list or map: their range, and the arrays they lie in.
+fn items(array: &dyn Array, row: usize) -> Result<(Range<usize>, Vec<&dyn Array>), ArrowError> {
+    let (offsets, arrays): (&[i32], Vec<&dyn Array>) = match array.data_type() {
+        DataType::List(_) => {
+            let list = array.as_list::<i32>();
+            (list.value_offsets(), vec![list.values().as_ref()])
+        }
+        _ => {
+            let map = array.as_map_opt().ok_or_else(shape)?;
+            (map.value_offsets(), map.entries().columns().iter().map(AsRef::as_ref).collect())
+        }
+    };
+    let place = |i: usize| offsets.get(i).and_then(|o| usize::try_from(*o).ok()).ok_or_else(shape);
+    Ok((place(row)?..place(row + 1)?, arrays))
+}
+
+fn shape() -> ArrowError {
+    ArrowError::SchemaError("a batch is not of the schema that is hashed".into())
+}
+
+fn length(n: usize) -> [u8; 8] {
+    u64::try_from(n).unwrap_or(u64::MAX).to_le_bytes()
+}
+
+#[derive(Clone)]
+enum Step {
+    /// Into a field of a struct (or of the batch).
+    Field { index: usize, nullable: bool },
+    /// Into a list's element, or a map's key (0) or value (1).
+    Item { index: usize, nullable: bool, repetition: u16 },
+}
+
+#[derive(Clone)]
+struct Path {
+    steps: Vec<Step>,
+    ids: Vec<i32>,
+    max_definition: u16,
+}
+
+fn collect(fields: &Fields, parent: &Path, leaves: &mut Vec<Leaf>) {
+    for (index, field) in fields.iter().enumerate() {
+        let step = Step::Field { index, nullable: field.is_nullable() };
+        descend(field, step, u16::from(field.is_nullable()), parent, leaves);
+    }
+}
+
+fn descend(field: &FieldRef, step: Step, levels: u16, parent: &Path, leaves: &mut Vec<Leaf>) {
+    let mut path = parent.clone();
+    path.steps.push(step);
+    path.ids.push(field_id(field).unwrap_or(-1));
+    path.max_definition += levels;
+    match field.data_type() {
+        DataType::Struct(fields) => collect(fields, &path, leaves),
+        DataType::List(_) | DataType::Map(..) => {
+            let repetition = path.steps.iter().filter(|s| matches!(s, Step::Item { .. })).count();
+            let repetition = u16::try_from(repetition + 1).unwrap_or(u16::MAX);
+            for (index, item) in children(field.data_type()).into_iter().enumerate() {
+                let step = Step::Item { index, nullable: item.is_nullable(), repetition };
+                descend(item, step, 1 + u16::from(item.is_nullable()), &path, leaves);
+            }
+        }
+        _ => leaves.push(Leaf::new(&path)),
+    }
+}
+
+struct Leaf {
+    path: String,
+    field_id: i32,
+    steps: Vec<Step>,
+    state: Box<State>,
+}
+
+impl Leaf {
+    fn new(path: &Path) -> Self {
+        let ids: Vec<String> = path.ids.iter().map(i32::to_string).collect();
+        let state = State {
+            max_definition: path.max_definition,
+            run: None,
+            levels: Xxh3::new(),
+            lengths: Xxh3::new(),
+            data: Xxh3::new(),
+            nulls: 0,
+            values: 0,
+        };
+        Self { path: ids.join("."), field_id: path.ids.last().copied().unwrap_or(-1), steps: path.steps.clone(), state: Box::new(state) }
+    }
+
+    fn finish(self) -> ColumnHash {
+        let mut state = self.state;
+        state.flush();
+        let mut all = Vec::with_capacity(64);
+        for part in [state.levels.digest128(), state.lengths.digest128(), state.data.digest128()] {
+            all.extend_from_slice(&part.to_le_bytes());
+        }
+        all.extend_from_slice(&state.values.to_le_bytes());
+        all.extend_from_slice(&state.nulls.to_le_bytes());
+        ColumnHash { path: self.path, field_id: self.field_id, nulls: state.nulls, values: state.values, hash: xxh3_128(&all) }
+    }
+}
+
+/// Levels at a place of the walk: repetition of the first value and of those
+/// after it, and the definition reached.
+#[derive(Clone, Copy)]
+struct Levels {
+    first: u16,
+    next: u16,
+    definition: u16,
+}
+
+struct State {
+    max_definition: u16,
+    /// Repetition, definition and how often: joined across batches.
+    run: Option<(u16, u16, u64)>,
+    levels: Xxh3,
+    lengths: Xxh3,
+    data: Xxh3,
+    nulls: u64,
+    values: u64,
+}
+
+impl State {
+    fn walk(&mut self, array: &dyn Array, nullable: bool, steps: &[Step], range: Range<usize>, levels: Levels) -> Result<(), ArrowError> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let nulls = array.logical_nulls().filter(|n| n.null_count() > 0);
+        let inner = Levels { definition: levels.definition + u16::from(nullable), ..levels };
+        let Some(nulls) = nulls.filter(|_| nullable) else { return self.present(array, steps, range, inner) };
+        for (run, present) in runs(&nulls, range.clone()) {
+            let first = if run.start == range.start { levels.first } else { levels.next };
+            if present {
+                self.present(array, steps, run, Levels { first, ..inner })?;
+            } else {
+                self.absent(run.len(), Levels { first, ..levels });
+            }
+        }
+        Ok(())
+    }
+
+    /// Walks entries that are not NULL.
+    fn present(&mut self, array: &dyn Array, steps: &[Step], range: Range<usize>, levels: Levels) -> Result<(), ArrowError> {
+        match steps.split_first() {
+            None => self.leaf(array, range, levels),
+            Some((Step::Field { index, nullable }, rest)) => {
+                let child = array.as_struct_opt().and_then(|s| s.columns().get(*index)).ok_or_else(shape)?;
+                self.walk(child.as_ref(), *nullable, rest, range, levels)
+            }
+            Some((Step::Item { index, nullable, repetition }, rest)) => {
+                for row in range.clone() {
+                    let first = if row == range.start { levels.first } else { levels.next };
+                    let (items, arrays) = items(array, row)?;
+                    if items.is_empty() {
+                        self.absent(1, Levels { first, ..levels });
+                        continue;
+                    }
+                    let below = Levels { first, next: *repetition, definition: levels.definition + 1 };
+                    let array = arrays.get(*index).ok_or_else(shape)?;
+                    self.walk(*array, *nullable, rest, items, below)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn absent(&mut self, count: usize, levels: Levels) {
+        self.level(levels, count);
+        self.nulls += u64::try_from(count).unwrap_or(0);
+    }
+
+    fn leaf(&mut self, array: &dyn Array, range: Range<usize>, levels: Levels) -> Result<(), ArrowError> {
+        let levels = Levels { definition: self.max_definition, ..levels };
+        self.level(levels, range.len());
+        let values = Values::of(array)?;
+        for row in range.clone() {
+            match values.length(row) {
+                Some(length) => self.lengths.update(&length.to_le_bytes()),
+                None => break,
+            }
+        }
+        values.bytes(range, |bytes| self.data.update(bytes));
+        Ok(())
+    }
+
+    fn level(&mut self, levels: Levels, count: usize) {
+        let count = u64::try_from(count).unwrap_or(0);
+        self.values += count;
+        self.push(levels.first, levels.definition, 1);
+        self.push(levels.next, levels.definition, count - 1);
+    }
+
+    fn push(&mut self, repetition: u16, definition: u16, count: u64) {
+        if count == 0 {
+            return;
+        }
+        match &mut self.run {
+            Some((r, d, n)) if (*r, *d) == (repetition, definition) => *n += count,
+            _ => {
+                self.flush();
+                self.run = Some((repetition, definition, count));
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some((repetition, definition, count)) = self.run.take() {
+            self.levels.update(&repetition.to_le_bytes());
+            self.levels.update(&definition.to_le_bytes());
+            self.levels.update(&count.to_le_bytes());
+        }
+    }
+}
+
+/// Maximal runs of NULLs and of others, in order.
+fn runs(nulls: &NullBuffer, range: Range<usize>) -> Vec<(Range<usize>, bool)> {
+    let slice = nulls.inner().slice(range.start, range.len());
+    let mut runs = Vec::new();
+    let mut at = 0;
+    for (start, end) in slice.set_slices() {
+        if at < start {
+            runs.push((range.start + at..range.start + start, false));
+        }
+        runs.push((range.start + start..range.start + end, true));
+        at = end;
+    }
+    if at < range.len() {
+        runs.push((range.start + at..range.end, false));
+    }
+    runs
+}
+
+/// The bytes of a primitive array's values.
+enum Values<'a> {
+    /// Values of one width, side by side.
+    Fixed { width: usize, data: &'a [u8] },
+    /// Values between offsets.
+    Small { offsets: &'a [i32], data: &'a [u8] },
+    /// Values between wide offsets.
+    Large { offsets: &'a [i64], data: &'a [u8] },
+    /// One bit a value: hashed as a byte.
+    Bits(&'a BooleanBuffer),
+}
+
+impl<'a> Values<'a> {
+    fn of(array: &'a dyn Array) -> Result<Self, ArrowError> {
+        Ok(match array.data_type() {
+            DataType::Boolean => Self::Bits(array.as_boolean().values()),
+            DataType::Utf8 => {
+                Self::Small { offsets: array.as_string::<i32>().value_offsets(), data: array.as_string::<i32>().value_data() }
+            }
+            DataType::LargeUtf8 => {
+                Self::Large { offsets: array.as_string::<i64>().value_offsets(), data: array.as_string::<i64>().value_data() }
+            }
+            DataType::Binary => {
+                Self::Small { offsets: array.as_binary::<i32>().value_offsets(), data: array.as_binary::<i32>().value_data() }
+            }
+            DataType::LargeBinary => {
+                Self::Large { offsets: array.as_binary::<i64>().value_offsets(), data: array.as_binary::<i64>().value_data() }
+            }
+            DataType::FixedSizeBinary(width) => {
+                Self::Fixed { width: usize::try_from(*width).map_err(|_| shape())?, data: array.as_fixed_size_binary().value_data() }
+            }
+            other => {
+                let width = other.primitive_width().ok_or_else(|| ArrowError::NotYetImplemented(format!("hash of {other}")))?;
+                arrow_array::downcast_primitive_array!(
+                    array => Self::Fixed { width, data: array.values().inner().as_slice() },
+                    _ => return Err(shape())
+                )
+            }
+        })
+    }
+
+    fn length(&self, row: usize) -> Option<u64> {
+        match self {
+            Self::Fixed { .. } | Self::Bits(_) => None,
+            Self::Small { offsets, .. } => u64::try_from(i64::from(*offsets.get(row + 1)?) - i64::from(*offsets.get(row)?)).ok(),
+            Self::Large { offsets, .. } => u64::try_from(offsets.get(row + 1)? - offsets.get(row)?).ok(),
+        }
+    }
+
+    fn bytes(&self, rows: Range<usize>, mut sink: impl FnMut(&[u8])) {
+        let span = |start: Option<usize>, end: Option<usize>, data: &'a [u8]| data.get(start?..end?);
+        let bytes = match self {
+            Self::Fixed { width, data } => span(rows.start.checked_mul(*width), rows.end.checked_mul(*width), data),
+            Self::Small { offsets, data } => {
+                let at = |row: usize| usize::try_from(*offsets.get(row)?).ok();
+                span(at(rows.start), at(rows.end), data)
+            }
+            Self::Large { offsets, data } => {
+                let at = |row: usize| usize::try_from(*offsets.get(row)?).ok();
+                span(at(rows.start), at(rows.end), data)
+            }
+            Self::Bits(bits) => {
+                let bytes: Vec<u8> = bits.slice(rows.start, rows.len()).iter().map(u8::from).collect();
+                sink(&bytes);
+                return;
+            }
+        };
+        // An impossible span is hashed as something that no value has.
+        sink(bytes.unwrap_or(b"\0out of bounds\0"));
+    }
+}

@@ -1,0 +1,74 @@
+//! The Iceberg room behind the ports [`Format`] and [`Table`].
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::lake::Lake;
+use super::table::IcebergTable;
+use super::{commit, manifest, rewrite, scope, verify};
+use crate::lake::{Commit, Control, Format, NotLanded, Pointer, Proof, Result, Table, Written};
+use crate::model::file::{Entry, ManifestRef};
+use crate::model::ident::TableName;
+use crate::model::outcome::{Outcome, Resolution};
+use crate::model::partition::PartitionKey;
+use crate::model::plan::{AttemptId, Plan, ScopeFiles};
+use crate::model::table::TableView;
+
+#[async_trait]
+impl Format for Lake {
+    fn catalogs(&self) -> Vec<String> {
+        self.names()
+    }
+
+    async fn list(&self, catalog: &str) -> Result<Vec<Pointer>> {
+        self.pointers(catalog).await
+    }
+
+    async fn load(&self, name: &TableName, reference: &str) -> Result<Option<Arc<dyn Table>>> {
+        Ok(self.table(name, reference).await?.map(|table| Arc::new(table) as Arc<dyn Table>))
+    }
+}
+
+#[async_trait]
+impl Table for IcebergTable {
+    fn view(&self) -> &TableView {
+        &self.view
+    }
+
+    async fn manifests(&self, snapshot_id: i64) -> Result<Vec<ManifestRef>> {
+        manifest::list(self, snapshot_id).await
+    }
+
+    async fn entries(&self, manifest: &ManifestRef) -> Result<Vec<Entry>> {
+        manifest::entries(self, manifest).await
+    }
+
+    async fn scope(&self, scope: &PartitionKey) -> Result<ScopeFiles> {
+        scope::read(self, scope).await
+    }
+
+    async fn rewrite(&self, plan: &Plan, attempt: &AttemptId, control: &dyn Control) -> Result<Written> {
+        rewrite::run(self, plan, attempt, control).await
+    }
+
+    async fn verify(&self, plan: &Plan, written: &Written) -> Result<Proof> {
+        verify::run(self, plan, written).await
+    }
+
+    async fn commit(&self, plan: &Plan, written: &Written, commit: &Commit<'_>) -> Result<Outcome> {
+        commit::commit(self, plan, written, commit).await
+    }
+
+    fn find_attempt(&self, attempt: &AttemptId, asserted: &str) -> Resolution {
+        commit::find_attempt(self, attempt, asserted)
+    }
+
+    async fn undo(&self, snapshot_id: i64, commit: &Commit<'_>) -> Result<Outcome> {
+        commit::undo(self, snapshot_id, commit).await
+    }
+
+    async fn remove_outputs(&self, proof: &NotLanded, paths: &[String]) -> Result<()> {
+        commit::remove_outputs(self, proof, paths).await
+    }
+}

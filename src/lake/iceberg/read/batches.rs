@@ -1,0 +1,89 @@
+//! How many rows a batch may have, so that its values stay within memory.
+
+use parquet::basic::Type as Physical;
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
+
+use super::file::ParquetFile;
+use crate::lake::Result;
+use crate::model::refusal::Refusal;
+
+/// Most rows of a batch.
+const MAX_ROWS: u64 = 8192;
+/// Decoded bytes aimed at for one batch.
+const BATCH_BYTES: u64 = 8 << 20;
+/// How much larger than its encoded pages a dictionary-encoded column is taken
+/// to be where the file does not tell.
+const DICTIONARY_FACTOR: u64 = 4;
+
+/// Rows of a batch for some leaf columns of a row group.
+///
+/// A row group is held compressed while it is read, and one batch of it decoded.
+///
+/// Errs refused `TooLargeForMemory` when the row group does not fit in a third of
+/// `memory`, or one row does not fit in an eighth.
+pub fn batch_rows(file: &ParquetFile, group: usize, leaves: &[usize], memory: u64) -> Result<usize> {
+    let Some(meta) = file.footer().row_groups().get(group) else { return Ok(1) };
+    let chunks: Vec<&ColumnChunkMetaData> = leaves.iter().filter_map(|leaf| meta.columns().get(*leaf)).collect();
+    let compressed: u64 = chunks.iter().map(|c| unsigned(c.compressed_size())).fold(0, u64::saturating_add);
+    if compressed > memory / 3 {
+        let why = format!("row group {group} has {compressed} compressed bytes, a third of the memory bound is {}", memory / 3);
+        return Err(file.refuse(Refusal::TooLargeForMemory, why));
+    }
+    let rows = unsigned(meta.num_rows()).max(1);
+    let decoded = chunks.iter().map(|c| decoded(c)).fold(0, u64::saturating_add);
+    let row = decoded.div_ceil(rows).max(1);
+    if row > memory / 8 {
+        let why = format!("rows of row group {group} take about {row} bytes, an eighth of the memory bound is {}", memory / 8);
+        return Err(file.refuse(Refusal::TooLargeForMemory, why));
+    }
+    Ok(rows_within(row, BATCH_BYTES.min(memory / 16)))
+}
+
+/// Rows of `row` bytes that fit in `bytes`: at least one, at most a batch.
+fn rows_within(row: u64, bytes: u64) -> usize {
+    usize::try_from((bytes / row.max(1)).clamp(1, MAX_ROWS)).unwrap_or(1)
+}
+
+/// Bytes of a column chunk's values in Arrow arrays, offsets and nulls included.
+fn decoded(chunk: &ColumnChunkMetaData) -> u64 {
+    let values = unsigned(chunk.num_values());
+    let bytes = match chunk.column_type() {
+        Physical::BOOLEAN | Physical::INT32 | Physical::FLOAT => values.saturating_mul(4),
+        Physical::INT64 | Physical::DOUBLE | Physical::INT96 => values.saturating_mul(8),
+        // Decimals are widened to sixteen bytes.
+        Physical::FIXED_LEN_BYTE_ARRAY => values.saturating_mul(unsigned(i64::from(chunk.column_descr().type_length())).max(16)),
+        Physical::BYTE_ARRAY => byte_arrays(chunk, values),
+    };
+    bytes.saturating_add(values / 8)
+}
+
+fn byte_arrays(chunk: &ColumnChunkMetaData, values: u64) -> u64 {
+    let encoded = unsigned(chunk.uncompressed_size());
+    let data = match chunk.unencoded_byte_array_data_bytes() {
+        Some(exact) => unsigned(exact),
+        None if chunk.dictionary_page_offset().is_some() => encoded.saturating_mul(DICTIONARY_FACTOR),
+        None => encoded,
+    };
+    data.saturating_add(values.saturating_mul(8))
+}
+
+/// Rows of a row group.
+pub fn group_rows(group: &RowGroupMetaData) -> u64 {
+    unsigned(group.num_rows())
+}
+
+fn unsigned(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_bounded_by_bytes_and_by_rows() {
+        assert_eq!(rows_within(64 << 20, 8 << 20), 1);
+        assert_eq!(rows_within(40_000, 8 << 20), 209);
+        assert_eq!(rows_within(1, 8 << 20), 8192);
+    }
+}

@@ -1,0 +1,250 @@
+//! The live rows, file by file, row group by row group.
+
+use std::collections::HashMap;
+
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow_schema::{Field, SchemaRef};
+use async_trait::async_trait;
+use futures::StreamExt;
+use iceberg::spec::{DEFAULT_SCHEMA_NAME_MAPPING, NameMapping};
+use parquet::arrow::async_reader::ParquetRecordBatchStream;
+use roaring::RoaringTreemap;
+
+use super::batches::{batch_rows, group_rows};
+use super::equality::{self, KeySet};
+use super::file::{FileReader, ParquetFile, Store};
+use super::identify::identify;
+use super::position::{self, Positions};
+use super::project::{Key, Projection, project};
+use super::schema::arrow_schema;
+use super::{ReadSummary, RowSource, convert, partition};
+use crate::lake::iceberg::hash::ColumnHasher;
+use crate::lake::iceberg::table::IcebergTable;
+use crate::lake::{Control, Error, Result};
+use crate::model::file::{Content, FileKey};
+use crate::model::plan::{LiveFile, Plan};
+use crate::model::refusal::{Refusal, Refused};
+
+/// Reads the inputs of a plan.
+pub struct Reader<'a> {
+    plan: &'a Plan,
+    control: &'a dyn Control,
+    store: Store,
+    schema: SchemaRef,
+    mapping: Option<NameMapping>,
+    constants: HashMap<i32, ArrayRef>,
+    positions: Positions,
+    keys: Vec<KeySet>,
+    kinds: HashMap<&'a FileKey, Content>,
+    hasher: ColumnHasher,
+    summary: ReadSummary,
+    /// The input to open next.
+    next_input: usize,
+    current: Option<Current>,
+    told: u64,
+}
+
+/// The file being read.
+struct Current {
+    input: usize,
+    file: ParquetFile,
+    projection: Projection,
+    /// Key nodes of each key set, in the order of the sets.
+    equality: bool,
+    group: usize,
+    stream: Option<ParquetRecordBatchStream<FileReader>>,
+    /// Rows of the file and of the group already read.
+    rows: u64,
+    group_rows: u64,
+}
+
+impl<'a> Reader<'a> {
+    /// Loads the deletes; see [`super::open`].
+    pub async fn open(table: &'a IcebergTable, plan: &'a Plan, control: &'a dyn Control) -> Result<Self> {
+        position::check(plan)?;
+        let store = Store::new(&table.loaded.io);
+        let schema = arrow_schema(table.loaded.metadata.current_schema())?;
+        let constants = partition::constants(table, &plan.scope, &schema)?;
+        let memory = plan.bound.memory;
+        let positions = position::load(&store, plan, memory / 8, control).await?;
+        let keys = equality::load(table, &store, plan, memory / 8 * 3, control).await?;
+        Ok(Self {
+            plan,
+            control,
+            store,
+            mapping: name_mapping(table)?,
+            constants,
+            positions,
+            keys,
+            kinds: plan.deletes.iter().map(|d| (&d.key, d.content)).collect(),
+            hasher: ColumnHasher::new(&schema),
+            schema,
+            summary: ReadSummary::default(),
+            next_input: 0,
+            current: None,
+            told: 0,
+        })
+    }
+
+    /// Opens the next input; `None` after the last.
+    async fn open_next(&mut self) -> Result<Option<Current>> {
+        let Some(input) = self.plan.inputs.get(self.next_input) else { return Ok(None) };
+        let place = self.next_input;
+        self.next_input += 1;
+        let file = ParquetFile::open(&self.store, &input.path, input.bytes).await?;
+        let rows = file.rows()?;
+        if rows != input.records {
+            return Err(Error::damaged(&input.path, format_args!("{rows} rows where the manifest states {}", input.records)));
+        }
+        let equality = equality::applies(input, &self.kinds);
+        let keys: Vec<Field> = match equality {
+            true => self.keys.iter().flat_map(|set| set.fields.iter().cloned()).collect(),
+            false => Vec::new(),
+        };
+        let fields = identify(file.schema(), self.mapping.as_ref()).map_err(|e| Error::damaged(&input.path, e))?;
+        let projection = project(&fields, &self.schema, &keys, &self.constants).map_err(|e| file.refuse(e.refusal, e.detail))?;
+        Ok(Some(Current { input: place, file, projection, equality, group: 0, stream: None, rows: 0, group_rows: 0 }))
+    }
+
+    /// The live rows of a batch of the current file, in the table's schema.
+    fn live(&mut self, rows: &RecordBatch) -> Result<Option<RecordBatch>> {
+        let Some(current) = &mut self.current else { return Ok(None) };
+        let first = current.rows;
+        let count = u64::try_from(rows.num_rows()).unwrap_or(u64::MAX);
+        current.rows += count;
+        current.group_rows += count;
+        self.summary.rows_in += count;
+        let mut live = vec![true; rows.num_rows()];
+        if let Some(deleted) = self.positions.get(current.input) {
+            self.summary.rows_deleted_by_position += strike_positions(deleted, first, &mut live);
+        }
+        let sequence = self.plan.inputs.get(current.input).map_or(i64::MAX, |f| f.data_sequence);
+        let damaged = |error| Error::damaged(&current.file.path, error);
+        if current.equality {
+            let mut keys: &[Key] = &current.projection.keys;
+            for set in &self.keys {
+                let (own, rest) = keys.split_at_checked(set.fields.len()).unwrap_or((keys, &[]));
+                set.strike(rows, own, sequence, &mut live).map_err(damaged)?;
+                keys = rest;
+            }
+        }
+        let kept = live.iter().filter(|l| **l).count();
+        self.summary.rows_deleted += count - u64::try_from(kept).unwrap_or(0);
+        if kept == 0 {
+            return Ok(None);
+        }
+        let rows = match kept == rows.num_rows() {
+            true => rows.clone(),
+            false => arrow_select::filter::filter_record_batch(rows, &BooleanArray::from(live)).map_err(damaged)?,
+        };
+        let batch = convert::batch(&rows, &current.projection.nodes, &self.schema).map_err(damaged)?;
+        self.hasher.update(&batch).map_err(|e| Error::damaged(&current.file.path, e))?;
+        Ok(Some(batch))
+    }
+
+    fn tell(&mut self, rows: u64) {
+        let fetched = self.store.fetched();
+        self.control.progress(rows, fetched.saturating_sub(self.told));
+        self.told = fetched;
+    }
+}
+
+#[async_trait]
+impl RowSource for Reader<'_> {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            self.control.check()?;
+            if self.current.is_none() {
+                self.current = self.open_next().await?;
+            }
+            let Some(current) = &mut self.current else { return Ok(None) };
+            match current.next_rows(self.plan.bound.memory).await? {
+                Some(rows) => {
+                    let count = u64::try_from(rows.num_rows()).unwrap_or(u64::MAX);
+                    let live = self.live(&rows)?;
+                    self.tell(count);
+                    if live.is_some() {
+                        return Ok(live);
+                    }
+                }
+                None => {
+                    current.check_whole(&self.plan.inputs)?;
+                    self.current = None;
+                }
+            }
+        }
+    }
+
+    fn rows_read(&self) -> Option<u64> {
+        Some(self.summary.rows_in)
+    }
+
+    fn finish(self: Box<Self>) -> ReadSummary {
+        ReadSummary { bytes_read: self.store.fetched(), columns: self.hasher.finish(), ..self.summary }
+    }
+}
+
+impl Current {
+    /// The next rows of the file, deleted ones included; `None` after the last.
+    async fn next_rows(&mut self, memory: u64) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some(stream) = &mut self.stream {
+                match stream.next().await {
+                    Some(Ok(rows)) if rows.num_rows() == 0 => continue,
+                    Some(Ok(rows)) => return Ok(Some(rows)),
+                    Some(Err(error)) => return Err(self.file.error(error).await),
+                    None => self.end_group()?,
+                }
+            }
+            if self.group >= self.file.footer().num_row_groups() {
+                return Ok(None);
+            }
+            let size = batch_rows(&self.file, self.group, &self.projection.leaves, memory)?;
+            self.stream = Some(self.file.stream(self.group, &self.projection.leaves, size).await?);
+        }
+    }
+
+    fn end_group(&mut self) -> Result<()> {
+        let stated = self.file.footer().row_groups().get(self.group).map_or(0, group_rows);
+        if stated != self.group_rows {
+            let why = format!("row group {} holds {} rows where the footer states {stated}", self.group, self.group_rows);
+            return Err(Error::damaged(&self.file.path, why));
+        }
+        self.stream = None;
+        self.group_rows = 0;
+        self.group += 1;
+        Ok(())
+    }
+
+    fn check_whole(&self, inputs: &[LiveFile]) -> Result<()> {
+        match inputs.get(self.input) {
+            Some(input) if input.records == self.rows => Ok(()),
+            _ => Err(Error::damaged(&self.file.path, format_args!("{} rows read are not those that the manifest states", self.rows))),
+        }
+    }
+}
+
+/// Clears the flags of deleted rows of a batch that starts at row `first`;
+/// returns how many.
+fn strike_positions(deleted: &RoaringTreemap, first: u64, live: &mut [bool]) -> u64 {
+    let mut struck = 0;
+    let mut positions = deleted.iter();
+    positions.advance_to(first);
+    for position in positions {
+        let Some(flag) = usize::try_from(position - first).ok().and_then(|i| live.get_mut(i)) else { break };
+        *flag = false;
+        struck += 1;
+    }
+    struck
+}
+
+fn name_mapping(table: &IcebergTable) -> Result<Option<NameMapping>> {
+    let Some(json) = table.loaded.metadata.properties().get(DEFAULT_SCHEMA_NAME_MAPPING) else { return Ok(None) };
+    let mapping = serde_json::from_str(json)
+        .map_err(|e| Refused::new(Refusal::NoFieldIds, format!("table property {DEFAULT_SCHEMA_NAME_MAPPING} cannot be read: {e}")))?;
+    Ok(Some(mapping))
+}

@@ -1,0 +1,296 @@
+//! The inbox's state and its rules, without time, tasks or locks of its own.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::inbox::{Depth, Limits, key};
+use super::memory::Memory;
+use crate::model::event::{Event, Heard};
+use crate::model::ident::TableName;
+
+/// Table and branch.
+pub(super) type Key = Arc<(TableName, String)>;
+
+/// A table that waits for a look.
+#[derive(Debug)]
+pub(super) struct Pending {
+    /// Snapshots and when each was first heard of.
+    hints: BTreeMap<i64, i64>,
+    heard_ms: i64,
+    priority: u64,
+    due_ms: i64,
+    attempt: u32,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    /// Behind the look that is under way.
+    Behind,
+    /// In `waiting`, by its due time.
+    Waiting(i64),
+    /// In its catalog's lane, by its rank.
+    Lane(i64),
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    pending: Option<Pending>,
+    looking: bool,
+    began_ms: Option<i64>,
+}
+
+/// The looks of one catalog that are due, and how many may begin.
+#[derive(Debug)]
+struct Lane {
+    due: BTreeSet<(i64, Key)>,
+    /// Thousandths of a look.
+    tokens: i64,
+    filled_ms: i64,
+}
+
+pub(super) enum Next {
+    Look {
+        key: Key,
+        hints: BTreeMap<i64, i64>,
+        oldest_heard_ms: i64,
+        priority: u64,
+        attempt: u32,
+    },
+    /// Milliseconds until something may be due; `None` until something is heard.
+    Wait(Option<i64>),
+}
+
+#[derive(Debug)]
+pub(super) struct Queue {
+    limits: Limits,
+    entries: HashMap<Key, Entry>,
+    waiting: BTreeSet<(i64, Key)>,
+    lanes: BTreeMap<String, Lane>,
+    /// Entries kept only so that their interval is held.
+    resting: VecDeque<(i64, Key)>,
+    memory: Memory<(Key, i64)>,
+    pending: usize,
+    looking: usize,
+    pub(super) closed: bool,
+}
+
+/// A look's head start for each doubling of the files that its event says were
+/// added: more files go first, and no table waits for ever behind others.
+const HEAD_START_MS: i64 = 250;
+
+impl Queue {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            entries: HashMap::new(),
+            waiting: BTreeSet::new(),
+            lanes: BTreeMap::new(),
+            resting: VecDeque::new(),
+            memory: Memory::new(limits.remembered, limits.remember_ms),
+            pending: 0,
+            looking: 0,
+            closed: false,
+        }
+    }
+
+    pub(super) fn hear(&mut self, event: Event, now_ms: i64) -> Heard {
+        self.prune(now_ms);
+        let key = key(&event);
+        let known = |snapshot: &i64| self.memory.knows(&(key.clone(), *snapshot), now_ms);
+        if !event.snapshots.is_empty() && event.snapshots.iter().all(known) {
+            return Heard::Duplicate;
+        }
+        let is_pending = self.entries.get(&key).is_some_and(|e| e.pending.is_some());
+        if !is_pending && self.pending >= self.limits.max_tables {
+            return Heard::Full;
+        }
+        for snapshot in &event.snapshots {
+            self.memory.remember((key.clone(), *snapshot), now_ms);
+        }
+        let pending = Pending {
+            hints: event.snapshots.iter().map(|s| (*s, now_ms)).collect(),
+            heard_ms: event.heard_ms,
+            priority: event.files_added,
+            due_ms: now_ms,
+            attempt: 0,
+            place: Place::Behind,
+        };
+        self.merge(&key, pending, now_ms);
+        Heard::Accepted
+    }
+
+    /// Joins `new` with what is pending, and puts the table where it belongs.
+    fn merge(&mut self, key: &Key, new: Pending, now_ms: i64) {
+        let most = self.limits.max_hints;
+        let interval_ms = self.limits.interval_ms;
+        let entry = self.entries.entry(key.clone()).or_default();
+        let earliest = match entry.began_ms {
+            Some(began) if began <= now_ms => began.saturating_add(interval_ms),
+            _ => now_ms,
+        };
+        let due_ms = new.due_ms.max(earliest);
+        let place = match entry.pending.as_mut() {
+            None => {
+                self.pending += 1;
+                entry.pending = Some(Pending { due_ms, ..new });
+                Place::Behind
+            }
+            Some(old) => {
+                for (snapshot, heard) in new.hints {
+                    let first = old.hints.entry(snapshot).or_insert(heard);
+                    *first = heard.min(*first);
+                }
+                old.heard_ms = old.heard_ms.min(new.heard_ms);
+                old.priority = old.priority.max(new.priority);
+                old.due_ms = old.due_ms.min(due_ms);
+                old.attempt = old.attempt.min(new.attempt);
+                old.place
+            }
+        };
+        if let Some(pending) = entry.pending.as_mut() {
+            while pending.hints.len() > most {
+                pending.hints.pop_first();
+            }
+        }
+        self.unplace(key, place);
+        self.place(key, now_ms);
+    }
+
+    fn unplace(&mut self, key: &Key, place: Place) {
+        match place {
+            Place::Behind => {}
+            Place::Waiting(due) => {
+                self.waiting.remove(&(due, key.clone()));
+            }
+            Place::Lane(rank) => {
+                if let Some(lane) = self.lanes.get_mut(&key.0.catalog) {
+                    lane.due.remove(&(rank, key.clone()));
+                }
+            }
+        }
+    }
+
+    fn place(&mut self, key: &Key, now_ms: i64) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let Some(pending) = entry.pending.as_mut() else { return };
+        if entry.looking {
+            pending.place = Place::Behind;
+        } else if pending.due_ms > now_ms {
+            pending.place = Place::Waiting(pending.due_ms);
+            self.waiting.insert((pending.due_ms, key.clone()));
+        } else {
+            let doublings = i64::from(64 - pending.priority.leading_zeros());
+            let rank = pending.heard_ms.saturating_sub(doublings * HEAD_START_MS);
+            pending.place = Place::Lane(rank);
+            let full = i64::from(self.limits.looks_per_second) * 1000;
+            let lane = self.lanes.entry(key.0.catalog.clone());
+            lane.or_insert_with(|| Lane { due: BTreeSet::new(), tokens: full, filled_ms: now_ms }).due.insert((rank, key.clone()));
+        }
+    }
+
+    pub(super) fn next(&mut self, now_ms: i64) -> Next {
+        self.prune(now_ms);
+        while let Some((due, key)) = self.waiting.first().cloned() {
+            if due > now_ms {
+                break;
+            }
+            self.waiting.pop_first();
+            self.place(&key, now_ms);
+        }
+        let rate = i64::from(self.limits.looks_per_second);
+        let mut pause = self.waiting.first().map(|(due, _)| due.saturating_sub(now_ms));
+        let mut best: Option<(i64, Key)> = None;
+        for lane in self.lanes.values_mut() {
+            lane.fill(rate, now_ms);
+            let Some(first) = lane.due.first() else { continue };
+            if rate > 0 && lane.tokens < 1000 {
+                let wait = (1000 - lane.tokens).saturating_add(rate - 1) / rate;
+                pause = Some(pause.map_or(wait, |p| p.min(wait)));
+            } else if best.as_ref().is_none_or(|b| first < b) {
+                best = Some(first.clone());
+            }
+        }
+        let taken = best.and_then(|(rank, key)| self.begin(rank, key, now_ms));
+        self.lanes.retain(|_, lane| !lane.due.is_empty() || lane.tokens < rate * 1000);
+        taken.unwrap_or(Next::Wait(pause))
+    }
+
+    fn begin(&mut self, rank: i64, key: Key, now_ms: i64) -> Option<Next> {
+        let lane = self.lanes.get_mut(&key.0.catalog)?;
+        lane.due.remove(&(rank, key.clone()));
+        if self.limits.looks_per_second > 0 {
+            lane.tokens -= 1000;
+        }
+        let entry = self.entries.get_mut(&key)?;
+        let Pending { hints, heard_ms, priority, attempt, .. } = entry.pending.take()?;
+        entry.looking = true;
+        entry.began_ms = Some(now_ms);
+        self.pending -= 1;
+        self.looking += 1;
+        Some(Next::Look { key, hints, oldest_heard_ms: heard_ms, priority, attempt })
+    }
+
+    /// Ends a look; `again` is what it leaves to be done.
+    pub(super) fn end(&mut self, key: &Key, again: Option<Pending>, now_ms: i64) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        entry.looking = false;
+        self.looking = self.looking.saturating_sub(1);
+        match again {
+            Some(again) => self.merge(key, again, now_ms),
+            None => self.place(key, now_ms),
+        }
+        if let Some(Entry { pending: None, began_ms: Some(began), .. }) = self.entries.get(key) {
+            self.resting.push_back((began.saturating_add(self.limits.interval_ms), key.clone()));
+        }
+    }
+
+    /// What a look leaves to be done, after a pause that doubles each time.
+    pub(super) fn again(&self, hints: BTreeMap<i64, i64>, heard_ms: i64, priority: u64, attempt: u32, now_ms: i64) -> Pending {
+        let factor = 1_i64.checked_shl(attempt.min(40)).unwrap_or(i64::MAX);
+        let pause = self.limits.retry_ms.saturating_mul(factor).min(self.limits.give_up_ms);
+        let due_ms = now_ms.saturating_add(pause);
+        Pending { hints, heard_ms, priority, due_ms, attempt: attempt.saturating_add(1), place: Place::Behind }
+    }
+
+    /// Those of the snapshots that a look was told of and that are still worth
+    /// looking for.
+    pub(super) fn young(&self, hints: &BTreeMap<i64, i64>, snapshots: &[i64], now_ms: i64) -> BTreeMap<i64, i64> {
+        let asked = snapshots.iter().filter_map(|s| hints.get(s).map(|heard| (*s, *heard)));
+        asked.filter(|(_, heard)| now_ms.saturating_sub(*heard) < self.limits.give_up_ms).collect()
+    }
+
+    /// An event that names them again is news again.
+    pub(super) fn forget(&mut self, key: &Key, snapshots: &[i64]) {
+        for snapshot in snapshots {
+            self.memory.forget(&(key.clone(), *snapshot));
+        }
+    }
+
+    pub(super) fn depth(&self) -> Depth {
+        let oldest = self.entries.values().filter_map(|e| e.pending.as_ref().map(|p| p.heard_ms)).min();
+        Depth { pending: self.pending, looking: self.looking, oldest_heard_ms: oldest }
+    }
+
+    /// Drops entries that nothing waits for and whose interval is over.
+    fn prune(&mut self, now_ms: i64) {
+        while let Some((until, key)) = self.resting.front() {
+            if *until > now_ms {
+                break;
+            }
+            let over = |e: &Entry| e.began_ms.is_none_or(|b| b.saturating_add(self.limits.interval_ms) <= now_ms);
+            if self.entries.get(key).is_some_and(|e| e.pending.is_none() && !e.looking && over(e)) {
+                self.entries.remove(key);
+            }
+            self.resting.pop_front();
+        }
+    }
+}
+
+impl Lane {
+    fn fill(&mut self, rate: i64, now_ms: i64) {
+        let elapsed = now_ms.saturating_sub(self.filled_ms).max(0);
+        self.tokens = self.tokens.saturating_add(elapsed.saturating_mul(rate)).min(rate * 1000);
+        self.filled_ms = now_ms;
+    }
+}

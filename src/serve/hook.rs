@@ -1,0 +1,96 @@
+//! The `CommitHook` service: hears of commits, answers from memory.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt};
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::backend::Backend;
+use crate::model::event::{Door, Heard};
+use crate::observe::grpc::decode;
+use crate::proto::v1::ack::Status as AckStatus;
+use crate::proto::v1::commit_hook_server::CommitHook;
+use crate::proto::v1::{Ack, CommitEvent, SequencedEvent};
+use crate::telemetry;
+
+pub(super) struct Hook {
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) stop: CancellationToken,
+}
+
+/// What is said when the inbox is full.
+const FULL: &str = "too many tables wait for a look; try later, or leave it to polling";
+
+/// Why an event is not taken.
+enum Refused {
+    Invalid(String),
+    NotFound(String),
+}
+
+impl Hook {
+    fn take(&self, event: &CommitEvent) -> Result<(Heard, String), Refused> {
+        let taken = self.hear(event);
+        match &taken {
+            Ok((heard, _)) => telemetry::event_heard(Door::Grpc, *heard),
+            Err(_) => telemetry::event_rejected(Door::Grpc),
+        }
+        taken
+    }
+
+    fn hear(&self, event: &CommitEvent) -> Result<(Heard, String), Refused> {
+        let event = decode(event, Door::Grpc, self.backend.now_ms()).map_err(|e| Refused::Invalid(e.to_string()))?;
+        check_catalog(&self.backend.catalogs(), &event.table.catalog).map_err(Refused::NotFound)?;
+        let answer = self.backend.hear(event);
+        Ok((answer.heard, answer.note))
+    }
+
+    fn answer(&self, message: &SequencedEvent) -> Ack {
+        let Some(event) = &message.event else {
+            telemetry::event_rejected(Door::Grpc);
+            return ack(message.seq, AckStatus::Rejected, "event: it is not set");
+        };
+        match self.take(event) {
+            Ok((Heard::Accepted, note)) => ack(message.seq, AckStatus::Accepted, &note),
+            Ok((Heard::Duplicate, note)) => ack(message.seq, AckStatus::Duplicate, &note),
+            Ok((Heard::Full, _)) => ack(message.seq, AckStatus::RetryLater, FULL),
+            Err(Refused::Invalid(why) | Refused::NotFound(why)) => ack(message.seq, AckStatus::Rejected, &why),
+        }
+    }
+}
+
+fn ack(seq: u64, status: AckStatus, reason: &str) -> Ack {
+    Ack { seq, status: status.into(), reason: reason.to_owned() }
+}
+
+/// Whether a catalog is configured; else which are.
+pub(super) fn check_catalog(known: &[String], catalog: &str) -> Result<(), String> {
+    if known.iter().any(|k| k == catalog) {
+        return Ok(());
+    }
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Err(format!("no catalog `{catalog}` is configured; known catalogs: {known}"))
+}
+
+#[tonic::async_trait]
+impl CommitHook for Hook {
+    async fn report_commit(&self, request: Request<CommitEvent>) -> Result<Response<Ack>, Status> {
+        match self.take(request.get_ref()) {
+            Ok((Heard::Accepted, note)) => Ok(Response::new(ack(0, AckStatus::Accepted, &note))),
+            Ok((Heard::Duplicate, note)) => Ok(Response::new(ack(0, AckStatus::Duplicate, &note))),
+            Ok((Heard::Full, _)) => Err(Status::unavailable(FULL)),
+            Err(Refused::Invalid(why)) => Err(Status::invalid_argument(why)),
+            Err(Refused::NotFound(why)) => Err(Status::not_found(why)),
+        }
+    }
+
+    type ReportCommitsStream = Pin<Box<dyn Stream<Item = Result<Ack, Status>> + Send>>;
+
+    async fn report_commits(&self, request: Request<Streaming<SequencedEvent>>) -> Result<Response<Self::ReportCommitsStream>, Status> {
+        let hook = Hook { backend: self.backend.clone(), stop: self.stop.clone() };
+        let stop = self.stop.clone();
+        let acks = request.into_inner().map(move |message| message.map(|m| hook.answer(&m)));
+        Ok(Response::new(Box::pin(acks.take_until(stop.cancelled_owned()))))
+    }
+}

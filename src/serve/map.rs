@@ -1,0 +1,164 @@
+//! From our words to the protocol's.
+
+use super::backend::{Candidate, Explained, PartitionRow, TableLayout};
+use crate::model::decision::{Check, Reason, Verdict};
+use crate::model::layout::Tier;
+use crate::model::partition::{PartitionKey, Value};
+use crate::model::refusal::Refused;
+use crate::model::traits::Traits;
+use crate::proto::v1;
+use crate::proto::v1::partition_value::Value as Wire;
+use crate::telemetry::verdict_names;
+
+/// An id in decimal; empty without one.
+pub(super) fn id(id: Option<i64>) -> String {
+    id.map(|id| id.to_string()).unwrap_or_default()
+}
+
+pub(super) fn layout(layout: &TableLayout) -> v1::GetLayoutResponse {
+    v1::GetLayoutResponse {
+        table: layout.table.to_string(),
+        table_uuid: layout.uuid.to_string(),
+        r#ref: layout.reference.clone(),
+        snapshot_id: id(layout.snapshot_id),
+        looked_at_ms: layout.looked_at_ms,
+        format_version: layout.format_version.into(),
+        target_file_size: layout.target_file_size,
+        partitions: layout.partitions,
+        traits: Some(traits(&layout.traits)),
+        refused: layout.refused.iter().map(refusal).collect(),
+        act: layout.act,
+    }
+}
+
+pub(super) fn partition_layout(row: &PartitionRow) -> v1::PartitionLayout {
+    v1::PartitionLayout { partition: Some(partition(&row.partition, &row.label)), traits: Some(traits(&row.traits)) }
+}
+
+pub(super) fn candidate(candidate: &Candidate) -> v1::Candidate {
+    v1::Candidate {
+        table: candidate.table.to_string(),
+        partition: Some(partition(&candidate.partition, &candidate.label)),
+        score: candidate.score,
+        gain: candidate.gain,
+        gb_hours: candidate.gb_hours,
+        waits_for: candidate.waits_for.clone(),
+    }
+}
+
+pub(super) fn decision(made: &Explained) -> v1::Decision {
+    let decision = &made.decision;
+    let (name, reason) = verdict_names(&decision.verdict);
+    let verdict = match name {
+        "now" => v1::decision::Verdict::Now,
+        "queued" => v1::decision::Verdict::Queued,
+        _ => v1::decision::Verdict::Not,
+    };
+    let (gb_hours, gain) = match &decision.verdict {
+        Verdict::Now { gb_hours, gain, .. } | Verdict::Queued { gb_hours, gain } => (*gb_hours, *gain),
+        Verdict::Not { .. } => (0.0, 0),
+    };
+    v1::Decision {
+        table: decision.name.to_string(),
+        table_uuid: decision.table.to_string(),
+        partition: Some(partition(&decision.scope, &made.label)),
+        snapshot_id: decision.snapshot_id.to_string(),
+        at_ms: decision.at_ms,
+        verdict: verdict.into(),
+        reason,
+        detail: detail(&decision.verdict),
+        until_ms: until_ms(&decision.verdict),
+        gb_hours,
+        gain,
+        act: decision.act,
+        checks: decision.checks.iter().map(check).collect(),
+        traits: Some(traits(&decision.traits)),
+    }
+}
+
+/// The reason in words.
+fn detail(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Not { reason: Reason::Refused(refused) } => refused.detail.clone(),
+        Verdict::Not { reason } => reason_words(reason).to_owned(),
+        Verdict::Now { rule, .. } => format!("rule `{rule}` fired"),
+        Verdict::Queued { .. } => "no rule fired; ranked for a round".to_owned(),
+    }
+}
+
+fn reason_words(reason: &Reason) -> &'static str {
+    match reason {
+        Reason::Refused(_) => "refused by name",
+        Reason::Disabled => "switched off by the settings or a table property",
+        Reason::Paused => "paused by hand",
+        Reason::TooNew { .. } => "the table was created too recently",
+        Reason::TooSmall => "fewer bytes than are worth a job",
+        Reason::CoolingDown { .. } => "rewritten too recently, or the last rewrite gained nothing",
+        Reason::QuietWindow { .. } => "written to too recently",
+        Reason::InFlight => "work on it is under way",
+        Reason::Healthy => "no rule fires and there is nothing to gain",
+        Reason::NothingToGain => "a rule would fire but its plan is empty",
+    }
+}
+
+fn until_ms(verdict: &Verdict) -> Option<i64> {
+    match verdict {
+        Verdict::Not { reason: Reason::TooNew { until_ms } | Reason::CoolingDown { until_ms } | Reason::QuietWindow { until_ms } } => {
+            Some(*until_ms)
+        }
+        _ => None,
+    }
+}
+
+fn check(check: &Check) -> v1::Check {
+    v1::Check { name: check.name.clone(), value: check.value, threshold: check.threshold, passed: check.passed, note: check.note.clone() }
+}
+
+fn refusal(refused: &Refused) -> v1::Refusal {
+    v1::Refusal { code: refused.refusal.code().to_owned(), detail: refused.detail.clone() }
+}
+
+fn partition(key: &PartitionKey, label: &str) -> v1::Partition {
+    let values = key.tuple.iter().map(|v| v1::PartitionValue { value: Some(value(v.as_ref())) });
+    v1::Partition { spec_id: key.spec_id, label: label.to_owned(), values: values.collect() }
+}
+
+fn value(value: Option<&Value>) -> Wire {
+    match value {
+        None => Wire::Null(true),
+        Some(Value::Bool(v)) => Wire::Boolean(*v),
+        Some(Value::Int(v)) => Wire::Int(*v),
+        Some(Value::Long(v)) => Wire::Long(*v),
+        Some(Value::Float(v)) => Wire::Float(f32::from_bits(*v)),
+        Some(Value::Double(v)) => Wire::Double(f64::from_bits(*v)),
+        Some(Value::Decimal(v)) => Wire::Decimal(v.to_string()),
+        Some(Value::String(v)) => Wire::String(v.to_string()),
+        Some(Value::Bytes(v)) => Wire::Bytes(v.to_vec()),
+        Some(Value::Uuid(v)) => Wire::Uuid(uuid::Uuid::from_u128(*v).to_string()),
+    }
+}
+
+fn traits(t: &Traits) -> v1::Traits {
+    v1::Traits {
+        data_files: t.data_files,
+        data_bytes: t.data_bytes,
+        records: t.records,
+        small_file_count: t.small_file_count,
+        small_bytes: t.small_bytes,
+        small_tiers: t.small_tiers.iter().map(|Tier { files, bytes }| v1::Tier { files: *files, bytes: *bytes }).collect(),
+        file_count_reduction: t.file_count_reduction,
+        file_entropy: t.file_entropy,
+        file_entropy_normalized: t.file_entropy_normalized,
+        delete_ratio: t.delete_ratio,
+        delete_file_count: t.delete_file_count,
+        position_delete_records: t.position_delete_records,
+        equality_delete_records: t.equality_delete_records,
+        compute_cost: t.compute_cost,
+        manifest_count: t.manifest_count,
+        metadata_bytes: t.metadata_bytes,
+        write_amplification: t.write_amplification,
+        commit_rate: t.commit_rate,
+        quiet_for_ms: t.quiet_for_ms,
+        known_since_ms: t.known_since_ms,
+    }
+}

@@ -1,0 +1,19 @@
+//! What the process answers to the outside: gRPC services, health, reflection,
+//! metrics.
+
+pub mod backend;
+pub mod client;
+mod guard;
+mod hook;
+mod http;
+mod layout;
+mod listen;
+mod map;
+mod server;
+mod tls;
+
+pub use backend::Backend;
+pub use guard::Token;
+pub use listen::{Refusal as ListenRefusal, check_listen};
+pub use server::{Error, Options, Running, Tls, start};
+pub use tls::settle_provider;

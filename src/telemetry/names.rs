@@ -1,0 +1,73 @@
+//! The metrics of the process: name, kind, help.
+
+/// What a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only goes up.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// A distribution.
+    Histogram,
+}
+
+/// A metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// Whether it has labels.
+    pub labelled: bool,
+    /// What it means.
+    pub help: &'static str,
+}
+
+macro_rules! metrics {
+    ($($constant:ident = $kind:ident $(($label:ident))? $name:literal: $help:literal),+ $(,)?) => {
+        $(pub(super) const $constant: &str = $name;)+
+
+        /// Every metric.
+        pub const ALL: &[Metric] = &[
+            $(Metric { name: $name, kind: Kind::$kind, labelled: metrics!(@labelled $($label)?), help: $help }),+
+        ];
+    };
+    (@labelled labelled) => { true };
+    (@labelled) => { false };
+}
+
+metrics! {
+    EVENTS = Counter(labelled) "afterwrite_events_total": "Events heard, by door and result",
+    LISTINGS = Counter(labelled) "afterwrite_catalog_listings_total": "Listings of a catalog by the poller, by result",
+    CATALOG_UP = Gauge(labelled) "afterwrite_catalog_up": "1 when the catalog answered its last listing, else 0",
+    INBOX_PENDING = Gauge "afterwrite_inbox_pending": "Tables marked for a look that has not begun",
+    INBOX_LOOKING = Gauge "afterwrite_inbox_looking": "Looks under way",
+    STALENESS_SECONDS = Gauge "afterwrite_inbox_oldest_age_seconds": "Age of the oldest event whose look has not begun",
+    LOOKS = Counter(labelled) "afterwrite_looks_total": "Looks at tables, by what they led to",
+    LOOK_SECONDS = Histogram "afterwrite_look_seconds": "Duration of a look, from load to absorbed state",
+    MANIFESTS_READ = Counter "afterwrite_manifests_read_total": "Manifests read to follow tables",
+    DRIFTS = Counter "afterwrite_drifts_total": "Layouts that did not match their table and were rebuilt",
+    CACHE_TABLES = Gauge "afterwrite_cache_tables": "Tables whose layout is cached",
+    CACHE_BYTES = Gauge "afterwrite_cache_bytes": "Bytes of cached layouts",
+    DECISIONS = Counter(labelled) "afterwrite_decisions_total": "Decisions, by verdict and rule or reason",
+    CANDIDATES = Gauge "afterwrite_candidates": "Partitions that wait for budget",
+    CANDIDATE_FILES = Gauge "afterwrite_candidate_files": "Files that the waiting candidates would save",
+    BUDGET_AVAILABLE = Gauge "afterwrite_budget_available_gb_hours": "Budget that may be reserved now, in GB-hours",
+    BUDGET_RESERVED = Gauge "afterwrite_budget_reserved_gb_hours": "Budget reserved by running jobs, in GB-hours",
+    BUDGET_SPENT = Counter "afterwrite_budget_spent_gb_hour_millionths_total": "Budget spent, in millionths of a GB-hour",
+    JOBS = Counter(labelled) "afterwrite_jobs_total": "Jobs ended, by result",
+    JOBS_RUNNING = Gauge "afterwrite_jobs_running": "Jobs running",
+    JOB_SECONDS = Histogram "afterwrite_job_seconds": "Duration of a job, from lease to outcome",
+    COMMITS = Counter(labelled) "afterwrite_commits_total": "Replace commits tried, by outcome",
+    COMMIT_SECONDS = Histogram "afterwrite_commit_seconds": "Duration of a replace commit",
+    CONFLICTS = Counter(labelled) "afterwrite_conflicts_total": "Jobs whose table moved under them, by what moved",
+    UNKNOWN_OPEN = Gauge "afterwrite_unknown_outcomes_open": "Commits whose outcome is not known yet",
+    REWRITTEN_BYTES = Counter(labelled) "afterwrite_rewritten_bytes_total": "Bytes of replaced files, by path taken",
+    WRITTEN_BYTES = Counter(labelled) "afterwrite_written_bytes_total": "Bytes of the files written for them, by path taken",
+    READ_BYTES = Counter "afterwrite_read_bytes_total": "Bytes read from the store for rewrites and proofs",
+    REPLACED_FILES = Counter "afterwrite_replaced_files_total": "Files replaced",
+    WRITTEN_FILES = Counter "afterwrite_written_files_total": "Files written for them",
+    KEPT_ALIVE_BYTES = Gauge "afterwrite_replaced_bytes_kept_alive": "Bytes of replaced files that old snapshots keep alive",
+    WATCH_MISSED = Counter "afterwrite_watch_missed_total": "Decisions that slow clients of WatchDecisions missed",
+}

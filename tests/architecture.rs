@@ -1,0 +1,223 @@
+//! The rules between rooms, held by reading the sources.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use syn::visit::Visit;
+
+/// Which rooms a room may import. `main`, `lib`, `app`, `ooda` and `demo` join them all.
+const MAY_IMPORT: &[(&str, &[&str])] = &[
+    ("model", &[]),
+    ("settings", &["model"]),
+    ("telemetry", &["model"]),
+    ("parquet", &[]),
+    ("lake", &["model", "parquet"]),
+    ("observe", &["model", "lake", "telemetry"]),
+    ("orient", &["model", "lake", "telemetry"]),
+    ("decide", &["model"]),
+    ("act", &["model", "lake", "decide", "telemetry"]),
+    ("serve", &["model", "observe", "telemetry", "proto"]),
+    ("cli", &["model", "serve", "proto"]),
+];
+
+/// Where a crate may be named: path prefixes below `src`.
+const CRATES: &[(&str, &[&str])] = &[
+    ("iceberg", &["lake/iceberg"]),
+    ("iceberg_storage_opendal", &["lake/iceberg"]),
+    ("sqlx", &["act/journal", "lake/iceberg/catalog"]),
+    ("tonic", &["observe", "serve", "cli", "proto"]),
+    ("axum", &["serve"]),
+    ("parquet", &["lake/iceberg", "parquet"]),
+    ("clap", &["cli", "main.rs"]),
+    ("rdkafka", &["observe"]),
+];
+
+/// What the pure room may never name.
+const NEVER_IN_DECIDE: &[&str] = &["tokio", "futures", "async_trait", "rand", "sqlx", "tonic", "iceberg", "moka", "rustix"];
+
+const LONGEST_FILE: usize = 600;
+
+struct Source {
+    /// Path below `src`, with forward slashes.
+    path: String,
+    text: String,
+    /// First segments of every path: `crate::x` as `x` in `rooms`, others in `crates`.
+    rooms: BTreeSet<String>,
+    crates: BTreeSet<String>,
+    is_async: bool,
+}
+
+impl Source {
+    fn room(&self) -> &str {
+        self.path.split('/').next().unwrap_or_default().trim_end_matches(".rs")
+    }
+}
+
+impl<'ast> Visit<'ast> for Source {
+    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        let is_test = module.attrs.iter().any(|a| a.path().is_ident("cfg"));
+        if !is_test {
+            syn::visit::visit_item_mod(self, module);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        self.note_tree(&item.tree);
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let names: Vec<String> = path.segments.iter().map(|s| s.ident.to_string()).collect();
+        if let [first, second, ..] = names.as_slice() {
+            self.note(first, Some(second));
+        }
+        syn::visit::visit_path(self, path);
+    }
+
+    fn visit_signature(&mut self, signature: &'ast syn::Signature) {
+        self.is_async |= signature.asyncness.is_some();
+        syn::visit::visit_signature(self, signature);
+    }
+}
+
+impl Source {
+    fn note_tree(&mut self, tree: &syn::UseTree) {
+        match tree {
+            syn::UseTree::Path(path) if path.ident == "crate" => first_names(&path.tree, &mut self.rooms),
+            syn::UseTree::Path(path) => self.note(&path.ident.to_string(), None),
+            syn::UseTree::Group(group) => group.items.iter().for_each(|t| self.note_tree(t)),
+            _ => {}
+        }
+    }
+
+    fn note(&mut self, first: &str, second: Option<&String>) {
+        match (first, second) {
+            ("crate", Some(room)) => drop(self.rooms.insert(room.clone())),
+            _ => drop(self.crates.insert(first.to_owned())),
+        }
+    }
+}
+
+fn first_names(tree: &syn::UseTree, into: &mut BTreeSet<String>) {
+    match tree {
+        syn::UseTree::Path(p) => drop(into.insert(p.ident.to_string())),
+        syn::UseTree::Name(n) => drop(into.insert(n.ident.to_string())),
+        syn::UseTree::Rename(r) => drop(into.insert(r.ident.to_string())),
+        syn::UseTree::Group(g) => g.items.iter().for_each(|t| first_names(t, into)),
+        syn::UseTree::Glob(_) => {}
+    }
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn files(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files(&path, into);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            into.push(path);
+        }
+    }
+}
+
+fn sources() -> Vec<Source> {
+    let src = root().join("src");
+    let mut paths = Vec::new();
+    files(&src, &mut paths);
+    paths.sort();
+    paths
+        .into_iter()
+        .map(|path| {
+            let text = fs::read_to_string(&path).unwrap();
+            let name = path.strip_prefix(&src).unwrap().to_string_lossy().replace('\\', "/");
+            let mut source = Source { path: name, rooms: BTreeSet::new(), crates: BTreeSet::new(), is_async: false, text };
+            let file = syn::parse_file(&source.text).unwrap();
+            source.visit_file(&file);
+            source
+        })
+        .filter(|s| !s.path.ends_with("tests.rs") && !s.path.contains("/tests/"))
+        .collect()
+}
+
+#[test]
+fn a_room_imports_only_what_its_place_in_the_loop_allows() {
+    let mut broken = Vec::new();
+    for source in sources() {
+        let Some((room, allowed)) = MAY_IMPORT.iter().find(|(room, _)| *room == source.room()) else { continue };
+        for other in source.rooms.iter().filter(|o| MAY_IMPORT.iter().any(|(r, _)| r == o)) {
+            if other != room && !allowed.contains(&other.as_str()) {
+                broken.push(format!("{} imports {other}", source.path));
+            }
+        }
+    }
+    assert_eq!(broken, Vec::<String>::new());
+}
+
+#[test]
+fn a_crate_is_named_in_one_place() {
+    let mut broken = Vec::new();
+    for source in sources() {
+        for (name, places) in CRATES {
+            if source.crates.contains(*name) && !places.iter().any(|p| source.path.starts_with(p)) {
+                broken.push(format!("{} names the crate {name}", source.path));
+            }
+        }
+    }
+    assert_eq!(broken, Vec::<String>::new());
+}
+
+#[test]
+fn deciding_is_pure() {
+    for source in sources().iter().filter(|s| s.room() == "decide") {
+        assert!(!source.is_async, "{} is async", source.path);
+        for name in NEVER_IN_DECIDE {
+            assert!(!source.crates.contains(*name), "{} names {name}", source.path);
+        }
+    }
+}
+
+#[test]
+fn a_file_is_short_enough_to_be_one_room() {
+    let long: Vec<_> = sources().iter().filter(|s| s.text.lines().count() > LONGEST_FILE).map(|s| s.path.clone()).collect();
+    assert_eq!(long, Vec::<String>::new());
+}
+
+/// Every member of a dangerous enum has a test that names it.
+fn untested(members: impl Iterator<Item = String>) -> Vec<String> {
+    let mut paths = Vec::new();
+    files(&root().join("tests"), &mut paths);
+    files(&root().join("src"), &mut paths);
+    let tests: String = paths
+        .iter()
+        .filter(|p| !p.ends_with("architecture.rs"))
+        .map(|p| {
+            let text = fs::read_to_string(p).unwrap();
+            // within the sources only what follows the test marker counts
+            match p.starts_with(root().join("src")) && !p.ends_with("tests.rs") {
+                true => text.split_once("#[cfg(test)]").map(|(_, tests)| tests.to_owned()).unwrap_or_default(),
+                false => text,
+            }
+        })
+        .collect();
+    members.filter(|m| !tests.contains(m.as_str())).collect()
+}
+
+#[test]
+fn every_refusal_has_a_test() {
+    let members = afterwrite::model::refusal::Refusal::ALL.iter().map(|r| format!("Refusal::{r:?}"));
+    assert_eq!(untested(members), Vec::<String>::new());
+}
+
+#[test]
+fn nothing_refers_to_the_machine_it_was_made_on() {
+    let mut paths = Vec::new();
+    files(&root().join("src"), &mut paths);
+    files(&root().join("tests"), &mut paths);
+    for path in paths.iter().filter(|p| !p.ends_with("architecture.rs")) {
+        let text = fs::read_to_string(path).unwrap();
+        assert!(!text.contains("/work/") && !text.contains("/root/"), "{}", path.display());
+    }
+}

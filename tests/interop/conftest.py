@@ -1,0 +1,64 @@
+import os
+import time
+
+os.environ["TZ"] = "UTC"
+time.tzset()
+
+import pytest
+
+import engines
+
+
+@pytest.fixture(scope="session")
+def scratch(tmp_path_factory):
+    return tmp_path_factory.mktemp("interop")
+
+
+@pytest.fixture(scope="session")
+def spark_jvm(scratch):
+    spark = engines.Spark(scratch)
+    yield spark
+    spark.stop()
+
+
+class Lab:
+    """One home with every engine on it."""
+
+    def __init__(self, home, spark):
+        self.home = home
+        self.spark = spark
+        self.pyiceberg = engines.PyIceberg(home)
+        self.duckdb = engines.DuckDB(home)
+        self.afterwrite = engines.Afterwrite(home.config())
+
+    def digests(self, table, confirm, snapshot=None):
+        """What every asked reader sees; Spark is the oracle and always asked."""
+        return {name: getattr(self, name).digest(table, snapshot) for name in ("spark", *confirm)}
+
+    def prove(self, table, confirm=("pyiceberg", "duckdb"), before_confirm=None, landed=None):
+        """Compacts and checks that every reader sees the same rows as before, now and in the past.
+
+        `before_confirm`: readers that can read the table before (deletes stop some of them).
+        `landed`: how many scopes must have landed; at least one by default.
+        """
+        head = self.spark.snapshots(table)[-1]["snapshot_id"]
+        before = self.digests(table, confirm if before_confirm is None else before_confirm)
+        assert len(set(before.values())) == 1, f"the readers disagree before the compaction: {before}"
+        results = self.afterwrite.compact(table)
+        done = [r for r in results if r.get("snapshot_id")]
+        assert done if landed is None else len(done) == landed, results
+        after = self.digests(table, confirm)
+        assert set(after.values()) == set(before.values()), f"before {before}, after {after}, by {results}"
+        assert self.spark.digest(table, head) == before["spark"], "the past changed"
+        for snapshot in self.spark.snapshots(table):
+            if snapshot["snapshot_id"] in [r["snapshot_id"] for r in done]:
+                assert snapshot["operation"] == "replace"
+        return results
+
+
+@pytest.fixture(scope="module")
+def lab(request, scratch, spark_jvm):
+    home = engines.Home(scratch / request.module.__name__)
+    spark = spark_jvm.open(home)
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.db")
+    return Lab(home, spark)

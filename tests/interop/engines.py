@@ -1,0 +1,256 @@
+"""The engines as one object each: every one opens the same catalog database and warehouse."""
+
+import glob
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import rows
+
+CACHE = pathlib.Path(os.environ["AFTERWRITE_TEST_CACHE"])
+JARS = CACHE / "jars"
+
+
+class Home:
+    """A catalog database and a warehouse folder that all engines share."""
+
+    def __init__(self, folder, name="lake", uri=None):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self.database = self.folder / "catalog.db"
+        self.uri = uri or f"sqlite://{self.database}"
+        self.warehouse = self.folder / "warehouse"
+        self.warehouse.mkdir(exist_ok=True)
+
+    def config(self, extra=""):
+        path = self.folder / "afterwrite.toml"
+        path.write_text(
+            f"""
+[catalog.{self.name}]
+type = "sql"
+uri = "{self.uri}"
+warehouse = "file://{self.warehouse}"
+
+[journal]
+path = "{self.folder}/journal.db"
+{extra}
+"""
+        )
+        return path
+
+
+class Afterwrite:
+    """The binary under test."""
+
+    def __init__(self, config, catalog="lake"):
+        self.binary = os.environ["AFTERWRITE_BIN"]
+        self.config = str(config)
+        self.catalog = catalog
+
+    def run(self, *words, ok=(0,), env=None):
+        command = [self.binary, "--config", self.config, *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, env={**os.environ, **(env or {})})
+        assert done.returncode in ok, f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def json(self, *words, ok=(0,)):
+        return [json.loads(line) for line in self.run(*words, "--json", ok=ok).stdout.splitlines() if line.strip()]
+
+    def compact(self, table, *words, ok=(0,)):
+        """Every scope's object; a landed one has a snapshot id."""
+        return self.json("compact", f"{self.catalog}.{table}", *words, ok=ok)
+
+    def start(self, *words):
+        return subprocess.Popen([self.binary, "--config", self.config, "serve", *words], stderr=subprocess.PIPE, text=True)
+
+
+class Spark:
+    """Spark with Iceberg's Java runtime: the reference reader and writer. One JVM serves every home: a catalog each."""
+
+    def __init__(self, scratch):
+        from pyspark.sql import SparkSession
+
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        jars = sorted(glob.glob(str(JARS / "spark" / "*.jar")))
+        # on the class path, not in spark.jars: tests call Iceberg's classes through the gateway
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory 2g --driver-class-path {':'.join(jars)} pyspark-shell"
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        conf = {
+            "spark.master": "local[2]",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.local.dir": str(scratch / "spark-local"),
+            "spark.sql.warehouse.dir": str(scratch / "spark-warehouse"),
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        }
+        builder = SparkSession.builder
+        for key, value in conf.items():
+            builder = builder.config(key, value)
+        self.session = builder.getOrCreate()
+        self.session.sparkContext.setLogLevel("ERROR")
+        self.homes = {}
+
+    def open(self, home, uri=None, **properties):
+        """The name under which Spark knows the home's catalog; its rows carry the same name."""
+        key = (str(home.folder), uri)
+        if key not in self.homes:
+            # the catalog's name is a key column of its tables, and Spark gives it the name used in SQL:
+            # a session of its own for each home lets every home use the same name
+            session = self.session.newSession()
+            uri = uri or f"jdbc:sqlite:{home.database}?busy_timeout=30000&journal_mode=WAL&synchronous=NORMAL&transaction_mode=IMMEDIATE"
+            settings = {
+                "": "org.apache.iceberg.spark.SparkCatalog",
+                ".type": "jdbc",
+                ".uri": uri,
+                ".warehouse": f"file://{home.warehouse}",
+                ".jdbc.schema-version": "V1",
+                ".jdbc.init-catalog-tables": "true",
+                ".clients": "1",
+                ".cache-enabled": "false",
+                **{"." + k.replace("_", "-"): v for k, v in properties.items()},
+            }
+            for name, value in settings.items():
+                session.conf.set(f"spark.sql.catalog.{home.name}{name}", value)
+            self.homes[key] = session
+        return SparkHome(self.homes[key], home.name)
+
+    def stop(self):
+        self.session.stop()
+
+
+class SparkHome:
+    """One home in Spark."""
+
+    def __init__(self, session, catalog):
+        self.session = session
+        self.catalog = catalog
+
+    def sql(self, text):
+        return self.session.sql(text)
+
+    def digest(self, table, snapshot=None):
+        at = f" VERSION AS OF {snapshot}" if snapshot else ""
+        frame = self.sql(f"SELECT * FROM {self.catalog}.{table}{at}")
+        return rows.digest(frame.columns, frame.toLocalIterator(prefetchPartitions=True))
+
+    def files(self, table, kind="data_files"):
+        return [r.asDict() for r in self.sql(f"SELECT * FROM {self.catalog}.{table}.{kind}").collect()]
+
+    def snapshots(self, table):
+        return [r.asDict() for r in self.sql(f"SELECT * FROM {self.catalog}.{table}.snapshots ORDER BY committed_at").collect()]
+
+
+class PyIceberg:
+    def __init__(self, home, uri=None, **properties):
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        self.catalog = SqlCatalog(home.name, uri=uri or f"sqlite:///{home.database}?timeout=30", warehouse=f"file://{home.warehouse}", **properties)
+
+    def digest(self, table, snapshot=None):
+        arrow = self.catalog.load_table(table).scan(snapshot_id=snapshot).to_arrow()
+        columns = []
+        for column in arrow.columns:
+            columns.append(column.to_pylist(maps_as_pydicts="strict") if _has_map(column.type) else column.to_pylist())
+        return rows.digest(arrow.column_names, zip(*columns) if columns else [])
+
+
+def _has_map(kind):
+    import pyarrow as pa
+
+    if pa.types.is_map(kind):
+        return True
+    return any(_has_map(kind.field(i).type) for i in range(kind.num_fields)) if pa.types.is_nested(kind) else False
+
+
+DUCK = r"""
+import sys, json, glob, importlib.util, duckdb, rows
+con = duckdb.connect()
+for name in ("icu", "avro", "httpfs", "iceberg"):
+    spec = importlib.util.find_spec("duckdb_extension_" + name)
+    con.execute("LOAD '%s'" % glob.glob(list(spec.submodule_search_locations)[0] + "/extensions/*/" + name + ".duckdb_extension")[0])
+con.execute("SET TimeZone='UTC'")
+for statement in json.loads(sys.argv[1]):
+    result = con.execute(statement)
+if result is not None and result.description:
+    names = [d[0] for d in result.description]
+    d = rows.Digest(names)
+    while batch := result.fetchmany(10000):
+        for row in batch:
+            d.add(row)
+    print(json.dumps(d.result()))
+"""
+
+
+class DuckDB:
+    """DuckDB as a child process: it aborts on some tables, and must not take the tests with it."""
+
+    def __init__(self, home):
+        self.home = home
+
+    def run(self, *statements):
+        done = subprocess.run(
+            [sys.executable, "-c", DUCK, json.dumps(statements)], capture_output=True, text=True, timeout=600, cwd=os.path.dirname(__file__)
+        )
+        assert done.returncode == 0, f"duckdb: {statements}\n{done.stderr}"
+        return tuple(json.loads(done.stdout)) if done.stdout.strip() else None
+
+    def digest(self, table, snapshot=None):
+        at = f", snapshot_from_id={snapshot}" if snapshot else ""
+        return self.run(f"SELECT * FROM iceberg_scan('{pointer(self.home, table)}'{at})")
+
+
+def pointer(home, table):
+    """The current metadata location, straight from the catalog's database."""
+    import sqlite3
+
+    namespace, name = table.rsplit(".", 1)
+    with sqlite3.connect(home.database, timeout=30) as connection:
+        row = connection.execute(
+            "SELECT metadata_location FROM iceberg_tables WHERE catalog_name = ? AND table_namespace = ? AND table_name = ?",
+            (home.name, namespace, name),
+        ).fetchone()
+    return row[0]
+
+
+class RestCatalog:
+    """Iceberg Java's own REST handlers over the shared database: the only way in which DuckDB commits."""
+
+    def __init__(self, home):
+        self.process = subprocess.Popen(
+            [
+                "java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{CACHE}/rest-classes:{JARS}/rest/*",
+                "org.apache.iceberg.rest.CatalogServer", "--port=0", f"--name={home.name}", f"--warehouse=file://{home.warehouse}",
+                f"--jdbc=jdbc:sqlite:{home.database}?busy_timeout=30000&journal_mode=WAL&synchronous=NORMAL&transaction_mode=IMMEDIATE",
+            ],
+            stdout=subprocess.PIPE, text=True,
+        )
+        line = self.process.stdout.readline()
+        assert line.startswith("READY port="), f"the REST catalog did not start: {line!r}"
+        self.url = f"http://127.0.0.1:{line.split('=')[1].split()[0]}"
+
+    def attach(self):
+        return f"ATTACH '' AS ice (TYPE iceberg, ENDPOINT '{self.url}', AUTHORIZATION_TYPE 'none')"
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def wait_until(check, seconds=60, step=0.2):
+    """The first true answer of `check`; fails when time runs out."""
+    deadline = time.monotonic() + seconds
+    while True:
+        answer = check()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, f"nothing came true within {seconds} s"
+        time.sleep(step)

@@ -1,0 +1,190 @@
+//! The services over a real server, with a backend made by hand.
+
+mod access;
+mod hook;
+mod hostile;
+mod http;
+mod layout;
+mod reflection;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use afterwrite::model::decision::{Check, Decision, Verdict};
+use afterwrite::model::event::{Event, Heard};
+use afterwrite::model::ident::{TableIdent, TableName};
+use afterwrite::model::partition::{PartitionKey, Value};
+use afterwrite::model::refusal::{Refusal, Refused};
+use afterwrite::model::traits::Traits;
+use afterwrite::proto::v1;
+use afterwrite::proto::v1::commit_hook_client::CommitHookClient;
+use afterwrite::proto::v1::layout_client::LayoutClient;
+use afterwrite::serve::backend::{self, Answer, Backend, Candidate, Error, Explained, Health, Page, PartitionRow, Partitions, TableLayout};
+use afterwrite::serve::{Options, Running, start};
+use tokio::sync::{Notify, broadcast};
+use tonic::transport::Channel;
+use uuid::Uuid;
+
+/// A loop made by hand: knows the catalog `lake` with the table `db.t` of 250
+/// partitions.
+pub struct Fake {
+    pub heard: Mutex<Vec<Event>>,
+    pub answer: Mutex<Answer>,
+    pub health: Mutex<Health>,
+    pub decisions: broadcast::Sender<Arc<Explained>>,
+    /// When set, `get_layout` waits for it.
+    pub gate: Mutex<Option<Arc<Notify>>>,
+    pub entered: Notify,
+}
+
+pub const SNAPSHOT: i64 = 9_007_199_254_740_993;
+
+pub fn uuid() -> Uuid {
+    Uuid::from_u128(7)
+}
+
+pub fn key(at: i32) -> PartitionKey {
+    PartitionKey { spec_id: 1, tuple: Arc::from([Some(Value::Int(at))]) }
+}
+
+pub fn explained(at: i32) -> Explained {
+    let decision = Decision {
+        table: TableIdent::iceberg(uuid()),
+        name: TableName::new("lake", "db", "t"),
+        scope: key(at),
+        snapshot_id: SNAPSHOT,
+        at_ms: 1000,
+        verdict: Verdict::Now { rule: "small-files".into(), gb_hours: 0.5, gain: 12 },
+        act: true,
+        checks: vec![Check { name: "tier".into(), value: 13.0, threshold: 8.0, passed: true, note: "small files in tier 4".into() }],
+        traits: Traits { data_files: 13, ..Traits::default() },
+    };
+    Explained { label: backend::label(&decision.scope, None), decision }
+}
+
+impl Fake {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            heard: Mutex::default(),
+            answer: Mutex::new(Answer { heard: Heard::Accepted, note: String::new() }),
+            health: Mutex::new(Health { ready: true, ..Health::default() }),
+            decisions: broadcast::channel(4).0,
+            gate: Mutex::default(),
+            entered: Notify::new(),
+        })
+    }
+
+    fn find(&self, name: &TableName) -> Result<(), Error> {
+        match name.table.as_str() {
+            "t" => Ok(()),
+            "v3" => Err(Refused::new(Refusal::FormatVersion, "format version 3").into()),
+            "down" => Err(Error::Unavailable("catalog lake: connection refused".into())),
+            _ => Err(Error::NotFound(format!("no table `{name}`"))),
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl Backend for Fake {
+    fn now_ms(&self) -> i64 {
+        1234
+    }
+
+    fn catalogs(&self) -> Vec<String> {
+        vec!["lake".into(), "pond".into()]
+    }
+
+    fn hear(&self, event: Event) -> Answer {
+        self.heard.lock().unwrap().push(event);
+        self.answer.lock().unwrap().clone()
+    }
+
+    async fn get_layout(&self, name: &TableName, reference: &str) -> Result<TableLayout, Error> {
+        self.find(name)?;
+        let gate = self.gate.lock().unwrap().clone();
+        if let Some(gate) = gate {
+            self.entered.notify_one();
+            gate.notified().await;
+        }
+        Ok(TableLayout {
+            table: name.clone(),
+            uuid: uuid(),
+            reference: reference.into(),
+            snapshot_id: Some(SNAPSHOT),
+            looked_at_ms: 1000,
+            format_version: 2,
+            target_file_size: 512 << 20,
+            partitions: 250,
+            traits: Traits { data_files: 5000, small_file_count: 4000, quiet_for_ms: Some(0), ..Traits::default() },
+            refused: vec![],
+            act: true,
+        })
+    }
+
+    async fn list_partitions(&self, name: &TableName, _: &str, page: Page) -> Result<Partitions, Error> {
+        self.find(name)?;
+        let all: Vec<_> = (0..250).map(key).filter(|k| page.after.as_ref().is_none_or(|after| k > after)).collect();
+        let row = |k: &PartitionKey| PartitionRow { partition: k.clone(), label: backend::label(k, None), traits: Traits::default() };
+        Ok(Partitions { snapshot_id: Some(SNAPSHOT), rows: all.iter().take(page.size).map(row).collect(), more: all.len() > page.size })
+    }
+
+    async fn list_candidates(&self, limit: usize) -> Result<Vec<Candidate>, Error> {
+        let candidate = |at| Candidate {
+            table: TableName::new("lake", "db", "t"),
+            partition: key(at),
+            label: backend::label(&key(at), None),
+            score: 0.5,
+            gain: 12,
+            gb_hours: 0.25,
+            waits_for: String::new(),
+        };
+        Ok((0..3).map(candidate).take(limit).collect())
+    }
+
+    async fn why(&self, name: &TableName, filter: Option<&str>) -> Result<Vec<Explained>, Error> {
+        self.find(name)?;
+        let all = (0..3).map(explained);
+        Ok(all.filter(|e| filter.is_none_or(|f| backend::names(f, &e.decision.scope, &e.label))).collect())
+    }
+
+    fn watch(&self) -> broadcast::Receiver<Arc<Explained>> {
+        self.decisions.subscribe()
+    }
+
+    fn health(&self) -> Health {
+        self.health.lock().unwrap().clone()
+    }
+}
+
+pub fn loopback() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+pub fn options() -> Options {
+    Options { grpc: loopback(), http: Some(loopback()), ..Options::default() }
+}
+
+pub async fn running(fake: &Arc<Fake>, options: &Options) -> Running {
+    let metrics = afterwrite::telemetry::recorder().unwrap().handle();
+    start(fake.clone(), options, metrics).await.unwrap()
+}
+
+pub async fn channel(running: &Running) -> Channel {
+    Channel::from_shared(format!("http://{}", running.grpc_addr())).unwrap().connect().await.unwrap()
+}
+
+pub async fn hook(running: &Running) -> CommitHookClient<Channel> {
+    CommitHookClient::new(channel(running).await)
+}
+
+pub async fn layouts(running: &Running) -> LayoutClient<Channel> {
+    LayoutClient::new(channel(running).await)
+}
+
+pub fn thin(table: &str) -> v1::CommitEvent {
+    v1::CommitEvent { table: table.into(), ..v1::CommitEvent::default() }
+}
+
+/// Longer than any answer takes; a test that waits so long has failed.
+pub const LONG: Duration = Duration::from_secs(10);
