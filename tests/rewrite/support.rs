@@ -209,3 +209,8 @@ pub fn noise(seed: u64, length: usize) -> Vec<u8> {
     };
     (0..length).map(|_| next()).collect()
 }
+
+/// A codec's name, without its level.
+pub fn codec(compression: parquet::basic::Compression) -> String {
+    format!("{compression:?}").split('(').next().unwrap().to_owned()
+}

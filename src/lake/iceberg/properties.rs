@@ -75,7 +75,7 @@ impl WriteProperties {
     /// `row_bytes` is the expected size of a row; large ones are encoded in
     /// smaller steps, so that a page ends near its limit.
     pub fn writer(&self, columns: &SchemaDescriptor, modes: &HashMap<i32, Mode>, row_bytes: u64, table_schema: &str) -> WriterProperties {
-        let steps = usize::try_from(self.page_bytes as u64 / row_bytes.max(1)).unwrap_or(1024).clamp(8, 1024);
+        let steps = steps(self.page_bytes as u64, self.page_rows, row_bytes);
         let mut builder = WriterProperties::builder()
             .set_writer_version(WriterVersion::PARQUET_1_0)
             .set_created_by(CREATED_BY.to_owned())
@@ -102,6 +102,13 @@ impl WriteProperties {
         }
         builder.build()
     }
+}
+
+/// Rows that the encoder takes between two looks at a page's size: the whole of
+/// a page's row limit is a multiple of it, a large row is looked at more often.
+fn steps(page_bytes: u64, page_rows: usize, row_bytes: u64) -> usize {
+    let most = usize::try_from(page_bytes / row_bytes.max(1)).unwrap_or(1024).clamp(8, 1024);
+    page_rows.div_ceil(page_rows.div_ceil(most).max(1)).max(1)
 }
 
 /// The footer note by which readers find the schema a file was written with.
@@ -209,6 +216,14 @@ mod tests {
         assert_eq!(found.compression, Compression::ZSTD(ZstdLevel::try_new(3).unwrap()));
         assert_eq!((found.row_group_bytes, found.page_bytes, found.page_rows, found.dict_bytes), (128 << 20, 1 << 20, 20_000, 2 << 20));
         assert_eq!((found.blooms.len(), found.no_statistics.len()), (0, 0));
+    }
+
+    #[test]
+    fn the_encoder_looks_at_a_page_where_it_should_end() {
+        assert_eq!(steps(1 << 20, 20_000, 100), 1000);
+        assert_eq!(steps(1 << 20, 1000, 100), 1000);
+        assert_eq!(steps(1 << 20, 20_000, 1 << 20), 8);
+        assert_eq!(steps(1, 1, 0), 1);
     }
 
     #[test]
