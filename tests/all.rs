@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod architecture;
+#[allow(dead_code)]
+mod fixture;
+mod flow;
 mod hazards;
 mod laws {
     pub mod world;
@@ -13,9 +16,11 @@ mod laws {
     mod selection;
 }
 mod observe;
+mod reading;
 mod rewrite {
     mod encode;
     mod metrics;
+    mod run;
     mod splice;
     pub mod support;
 }

@@ -47,7 +47,7 @@ impl Act {
         match closed {
             Ok(state) => {
                 if state.is_final() && !work.stop.hung.load(Ordering::Relaxed) {
-                    self.tidy(&work.job).await;
+                    self.tidy(work).await;
                 }
                 match state {
                     _ if state == verdict.state() => verdict,
@@ -106,27 +106,19 @@ impl Act {
     }
 
     /// Removes what the job's lost attempts left, as far as it can be reached now.
-    pub(super) async fn tidy(&self, job: &Job) {
-        let lost = match self.journal.litter().await {
-            Ok(litter) => litter.into_iter().filter(|a| a.job == job.id).collect::<Vec<_>>(),
-            Err(error) => {
-                tracing::warn!(job = job.id.0, %error, "left-over files stay until recovery");
-                return;
-            }
-        };
-        if lost.is_empty() {
+    async fn tidy(&self, work: &Work) {
+        let Some(table) = &work.table else {
             return;
-        }
-        match self.load(&job.plan).await {
-            Ok(Some(table)) => {
-                for attempt in &lost {
+        };
+        match self.journal.litter().await {
+            Ok(litter) => {
+                for attempt in litter.iter().filter(|a| a.job == work.job.id) {
                     if let AttemptState::Lost { loss } = &attempt.state {
                         self.clean(table.as_ref(), &attempt.id, loss).await;
                     }
                 }
             }
-            Ok(None) => tracing::warn!(job = job.id.0, table = %job.plan.name, "the table is gone; files written for it may be left"),
-            Err(error) => tracing::warn!(job = job.id.0, %error, "left-over files stay until recovery"),
+            Err(error) => tracing::warn!(job = work.job.id.0, %error, "left-over files stay until recovery"),
         }
     }
 

@@ -105,6 +105,8 @@ struct Work {
     stop: Stop,
     numbers: Numbers,
     attempt: Option<AttemptId>,
+    /// The table as it was last loaded: what is lost is removed through it.
+    table: Option<Arc<dyn Table>>,
     active: Arc<Mutex<HashSet<JobId>>>,
 }
 
@@ -216,7 +218,7 @@ impl Act {
             numbers: numbers.clone(),
         };
         self.active.lock().unwrap_or_else(PoisonError::into_inner).insert(job.id.clone());
-        let work = Work { job, stop, numbers, attempt: None, active: Arc::clone(&self.active) };
+        let work = Work { job, stop, numbers, attempt: None, table: None, active: Arc::clone(&self.active) };
         self.journal.request(&work.job).await?;
         self.kill.reached(KillPoint::Requested);
         Ok(work)
@@ -240,10 +242,11 @@ impl Act {
     }
 
     /// Validates the plan on a fresh load, before a byte of data is read.
-    async fn dequeue(&self, work: &Work) -> Result<Arc<dyn Table>, Verdict> {
-        let plan = &work.job.plan;
-        let table = self.load(plan).await.map_err(|e| self.halted(work, e))?;
+    async fn dequeue(&self, work: &mut Work) -> Result<Arc<dyn Table>, Verdict> {
+        let table = self.load(&work.job.plan).await.map_err(|e| self.halted(work, e))?;
         let table = table.ok_or(Verdict::Dropped { conflict: Conflict::TableGone })?;
+        work.table = Some(Arc::clone(&table));
+        let plan = &work.job.plan;
         if let Some(refused) = table.view().refused.first() {
             return Err(Verdict::Refused { refused: refused.clone() });
         }

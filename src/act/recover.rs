@@ -23,7 +23,8 @@ pub struct Recovered {
     pub ended: Vec<JobId>,
     /// Jobs that may have landed: an alarm while there are any.
     pub open: Vec<JobId>,
-    /// Attempts whose files could not be removed yet.
+    /// Attempts whose files could not be removed yet: the store is out of reach,
+    /// or the table is gone.
     pub litter: Vec<AttemptId>,
 }
 

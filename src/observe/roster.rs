@@ -82,6 +82,19 @@ impl Roster {
         }
     }
 
+    /// What a sender should know about the name it sent; empty when there is
+    /// nothing. A table that is not listed is looked for all the same: it may be
+    /// newer than the listing.
+    pub fn note(&self, name: &TableName) -> String {
+        match self.known(name) {
+            Known::Listed | Known::NotYet | Known::NoCatalog => String::new(),
+            Known::NotListed => format!(
+                "catalog `{}` did not list `{name}` when it was last polled; it will be looked for, since it may be new",
+                name.catalog
+            ),
+        }
+    }
+
     /// How each catalog is doing, by name.
     pub fn health(&self) -> Vec<CatalogHealth> {
         let row = |(name, c): (&String, &Catalog)| CatalogHealth {

@@ -131,8 +131,12 @@ impl Client {
     }
 
     fn answer<T>(&self, answer: Result<tonic::Response<T>, Status>) -> Result<T, Error> {
-        let refused = |s: Status| Error::Answered { server: self.server.clone(), code: s.code(), message: s.message().to_owned() };
-        answer.map(tonic::Response::into_inner).map_err(refused)
+        answer.map(tonic::Response::into_inner).map_err(|status| self.answered(&status))
+    }
+
+    /// A status of this sidecar, as an error that names it.
+    pub fn answered(&self, status: &Status) -> Error {
+        Error::Answered { server: self.server.clone(), code: status.code(), message: status.message().to_owned() }
     }
 }
 

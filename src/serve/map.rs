@@ -46,7 +46,8 @@ pub(super) fn candidate(candidate: &Candidate) -> v1::Candidate {
     }
 }
 
-pub(super) fn decision(made: &Explained) -> v1::Decision {
+/// A decision as the protocol says it.
+pub fn decision(made: &Explained) -> v1::Decision {
     let decision = &made.decision;
     let (name, reason) = verdict_names(&decision.verdict);
     let verdict = match name {

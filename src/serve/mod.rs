@@ -15,5 +15,6 @@ mod tls;
 pub use backend::Backend;
 pub use guard::Token;
 pub use listen::{Refusal as ListenRefusal, check_listen};
+pub use map::decision as decision_message;
 pub use server::{Error, Options, Running, Tls, start};
 pub use tls::settle_provider;

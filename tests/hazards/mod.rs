@@ -1,13 +1,31 @@
 //! One file for each hazard: its tests hold it, or show the named refusal.
 
+mod h01_delete_during_rewrite;
+mod h02_starting_sequence_number;
+mod h03_unknown_outcome;
+mod h04_refused_replay;
+mod h06_crash_after_commit;
 mod h103_report_before_commit;
 mod h113_quadratic_rewriting;
+mod h114_planted_readers;
+mod h14_whole_files;
+mod h19_delete_reach;
+mod h20_position_delete_bounds;
+mod h22_both_kinds_of_delete;
+mod h32_files_without_ids;
+mod h42_partial_progress;
 mod h43_spliced_files;
+mod h43_spliced_files_open;
+mod h54_stuck_committing;
 mod h61_metrics_modes;
 mod h63_writer_properties;
 mod h70_bin_just_over_target;
 mod h70_even_outputs;
+mod h74_never_commits_under_a_stream;
+mod h75_stale_plan;
 mod h76_policy_loops;
+mod h80_many_deletes;
+mod h83_wide_and_big;
 mod h83_wide_and_large;
 mod h92_commit_storm;
 mod h97_silent_without_applying_deletes;

@@ -6,6 +6,7 @@ mod hostile;
 mod http;
 mod layout;
 mod reflection;
+mod remote;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

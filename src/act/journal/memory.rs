@@ -39,6 +39,11 @@ impl MemoryJournal {
         state.failing.insert(at);
     }
 
+    /// No write fails any more.
+    pub fn mend(&self) {
+        self.lock().failing.clear();
+    }
+
     /// Writes so far, failed ones included.
     pub fn writes(&self) -> u64 {
         self.lock().writes

@@ -83,7 +83,7 @@ async fn what_was_written_is_read_back_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_journal_of_a_newer_version_is_refused_and_left_as_it_is() {
+async fn a_journal_of_a_newer_version_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let journal = sqlite(dir.path()).await;

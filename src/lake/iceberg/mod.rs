@@ -10,3 +10,4 @@ pub mod read;
 pub mod rewrite;
 pub mod store;
 pub mod table;
+pub mod verify;

@@ -183,7 +183,7 @@ struct Part {
 }
 
 impl Part {
-    async fn join(self, scope: &PartitionKey, global: &[(usize, ScanEntry)], store: &Store<'_>) -> Result<State> {
+    async fn join(self, scope: &PartitionKey, global: &[(usize, ScanEntry)], store: &Store) -> Result<State> {
         let mut files = Vec::with_capacity(self.data.len());
         let mut homes = HashMap::new();
         for (home, entry) in &self.data {

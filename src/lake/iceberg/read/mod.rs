@@ -10,7 +10,7 @@ mod equality;
 pub mod file;
 mod identify;
 pub mod manifests;
-mod partition;
+pub mod partition;
 mod position;
 mod project;
 mod rows;
@@ -21,6 +21,8 @@ use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 
 pub use batches::batch_rows;
+pub use convert::key as key_column;
+pub use project::Key;
 
 use crate::lake::iceberg::table::IcebergTable;
 use crate::lake::{Control, Result};

@@ -55,7 +55,8 @@ fn find(schema: &Schema, id: i32) -> Option<&DataType> {
     schema.fields().iter().find_map(|f| if field_id(f) == Some(id) { Some(f.data_type()) } else { below(f.data_type(), id) })
 }
 
-fn one(value: &Value, data_type: &DataType) -> Option<ArrayRef> {
+/// One value as an array of one; `None` when it is not of that type.
+pub fn one(value: &Value, data_type: &DataType) -> Option<ArrayRef> {
     Some(match (value, data_type) {
         (Value::Bool(v), DataType::Boolean) => Arc::new(BooleanArray::from(vec![*v])),
         (Value::Int(v), DataType::Int32) => Arc::new(Int32Array::from(vec![*v])),

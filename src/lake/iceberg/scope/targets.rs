@@ -21,7 +21,7 @@ use crate::model::location::Location;
 /// # Errors
 /// Store errors; a `damaged` refusal when the file is not a Parquet file with a
 /// `file_path` column of strings, or a path in it is NULL.
-pub async fn read(store: &Store<'_>, path: &str) -> Result<BTreeSet<Location>> {
+pub async fn read(store: &Store, path: &str) -> Result<BTreeSet<Location>> {
     let bytes = store.read(path).await?;
     distinct_paths(bytes).map_err(|why| Error::damaged(path, why))
 }

@@ -1,0 +1,180 @@
+//! `why` and `watch`.
+
+use serde::Serialize;
+
+use super::super::human;
+use super::{json_lines, table};
+use crate::proto::v1;
+use crate::proto::v1::decision::Verdict;
+use crate::proto::v1::watch_decisions_response::Item;
+
+/// Each decision as a sentence and its checks as a table.
+pub fn decisions(made: &[v1::Decision]) -> String {
+    if made.is_empty() {
+        return "no decision was made yet".to_owned();
+    }
+    made.iter().map(decision).collect::<Vec<_>>().join("\n\n")
+}
+
+fn decision(made: &v1::Decision) -> String {
+    let mut text = sentence(made);
+    if !made.checks.is_empty() {
+        let row = |c: &v1::Check| {
+            let passed = if c.passed { "yes" } else { "no" };
+            vec![c.name.clone(), human::number(c.value), human::number(c.threshold), passed.to_owned(), c.note.clone()]
+        };
+        text.push('\n');
+        text.push_str(&table(&["check", "value", "threshold", "passed", "meaning"], &["value", "threshold"], made.checks.iter().map(row)));
+    }
+    text
+}
+
+fn sentence(made: &v1::Decision) -> String {
+    let label = made.partition.as_ref().map_or("all", |p| p.label.as_str());
+    let mut text = format!("{} {} at {}, snapshot {}: {}", made.table, label, human::moment(made.at_ms), made.snapshot_id, verdict(made));
+    text.push_str(&format!(" ({})", made.reason));
+    if !made.detail.is_empty() {
+        text.push_str(&format!(": {}", made.detail));
+    }
+    match made.verdict() {
+        Verdict::Now | Verdict::Queued => {
+            let files = if made.gain == 1 { "1 file fewer".to_owned() } else { format!("{} files fewer", human::count(made.gain)) };
+            let act = if made.act { "carried out" } else { "only advised" };
+            text.push_str(&format!("; {files} for {}, {act}", human::gb_hours(made.gb_hours)));
+        }
+        Verdict::Not | Verdict::Unspecified => {
+            if let Some(until) = made.until_ms {
+                text.push_str(&format!("; until {}", human::moment(until)));
+            }
+        }
+    }
+    human::safe(&text)
+}
+
+fn verdict(made: &v1::Decision) -> &'static str {
+    match made.verdict() {
+        Verdict::Now => "compact now",
+        Verdict::Queued => "queued",
+        Verdict::Not => "left alone",
+        Verdict::Unspecified => "decided",
+    }
+}
+
+/// One decision, or a gap, as a line.
+pub fn watched(item: &Item, json: bool) -> String {
+    match (item, json) {
+        (Item::Decision(made), false) => sentence(made),
+        (Item::Decision(made), true) => decisions_json(std::slice::from_ref(made)),
+        (Item::Missed(count), false) => format!("… {} decisions were missed", human::count(*count)),
+        (Item::Missed(count), true) => format!("{{\"missed\":{count}}}"),
+    }
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    table: &'a str,
+    table_uuid: &'a str,
+    partition: &'a str,
+    spec_id: i32,
+    snapshot_id: &'a str,
+    at_ms: i64,
+    verdict: &'static str,
+    reason: &'a str,
+    detail: &'a str,
+    until_ms: Option<i64>,
+    gb_hours: f64,
+    gain: u64,
+    act: bool,
+    checks: Vec<Check<'a>>,
+    traits: Option<Traits>,
+}
+
+#[derive(Serialize)]
+struct Check<'a> {
+    name: &'a str,
+    value: f64,
+    threshold: f64,
+    passed: bool,
+    note: &'a str,
+}
+
+#[derive(Serialize)]
+struct Traits {
+    data_files: u64,
+    data_bytes: u64,
+    records: u64,
+    small_file_count: u64,
+    small_bytes: u64,
+    file_count_reduction: u64,
+    file_entropy: f64,
+    file_entropy_normalized: f64,
+    delete_ratio: f64,
+    delete_file_count: u64,
+    position_delete_records: u64,
+    equality_delete_records: u64,
+    compute_cost: f64,
+    manifest_count: u64,
+    metadata_bytes: u64,
+    write_amplification: f64,
+    commit_rate: f64,
+    quiet_for_ms: Option<i64>,
+    known_since_ms: Option<i64>,
+}
+
+/// One object a decision.
+pub fn decisions_json(made: &[v1::Decision]) -> String {
+    json_lines(&made.iter().map(line).collect::<Vec<_>>())
+}
+
+fn line(made: &v1::Decision) -> Line<'_> {
+    Line {
+        table: &made.table,
+        table_uuid: &made.table_uuid,
+        partition: made.partition.as_ref().map_or("all", |p| p.label.as_str()),
+        spec_id: made.partition.as_ref().map_or(0, |p| p.spec_id),
+        snapshot_id: &made.snapshot_id,
+        at_ms: made.at_ms,
+        verdict: match made.verdict() {
+            Verdict::Now => "now",
+            Verdict::Queued => "queued",
+            Verdict::Not => "not",
+            Verdict::Unspecified => "unspecified",
+        },
+        reason: &made.reason,
+        detail: &made.detail,
+        until_ms: made.until_ms,
+        gb_hours: made.gb_hours,
+        gain: made.gain,
+        act: made.act,
+        checks: made.checks.iter().map(check).collect(),
+        traits: made.traits.as_ref().map(traits),
+    }
+}
+
+fn check(c: &v1::Check) -> Check<'_> {
+    Check { name: &c.name, value: c.value, threshold: c.threshold, passed: c.passed, note: &c.note }
+}
+
+fn traits(t: &v1::Traits) -> Traits {
+    Traits {
+        data_files: t.data_files,
+        data_bytes: t.data_bytes,
+        records: t.records,
+        small_file_count: t.small_file_count,
+        small_bytes: t.small_bytes,
+        file_count_reduction: t.file_count_reduction,
+        file_entropy: t.file_entropy,
+        file_entropy_normalized: t.file_entropy_normalized,
+        delete_ratio: t.delete_ratio,
+        delete_file_count: t.delete_file_count,
+        position_delete_records: t.position_delete_records,
+        equality_delete_records: t.equality_delete_records,
+        compute_cost: t.compute_cost,
+        manifest_count: t.manifest_count,
+        metadata_bytes: t.metadata_bytes,
+        write_amplification: t.write_amplification,
+        commit_rate: t.commit_rate,
+        quiet_for_ms: t.quiet_for_ms,
+        known_since_ms: t.known_since_ms,
+    }
+}

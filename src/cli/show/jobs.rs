@@ -1,0 +1,62 @@
+//! `jobs`.
+
+use serde::Serialize;
+
+use super::super::human;
+use super::{json_lines, table};
+
+/// A job and what became of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct JobRow {
+    /// The job's id.
+    pub job: String,
+    /// `catalog.namespace.table`.
+    pub table: String,
+    /// The partition's label.
+    pub partition: String,
+    /// Its state in the journal: `requested`, `inflight`, `unknown`, `committed`,
+    /// `failed`, `cancelled`.
+    pub state: String,
+    /// Why it was made: a rule's name, `score`, or `request`.
+    pub reason: String,
+    /// Its last attempt.
+    pub attempt: Option<String>,
+    /// Files to replace.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// When it was made, in milliseconds since the epoch.
+    pub created_ms: i64,
+    /// When it last changed state.
+    pub changed_ms: i64,
+    /// Its snapshot.
+    pub snapshot_id: Option<String>,
+    /// What went wrong; empty when nothing did.
+    pub error: String,
+}
+
+/// Jobs as a table or as JSON lines.
+pub fn jobs(rows: &[JobRow], json: bool) -> String {
+    if json {
+        return json_lines(rows);
+    }
+    if rows.is_empty() {
+        return "no jobs".to_owned();
+    }
+    let row = |r: &JobRow| {
+        let result = r.snapshot_id.clone().unwrap_or_else(|| r.error.clone());
+        vec![
+            r.job.clone(),
+            r.table.clone(),
+            r.partition.clone(),
+            r.state.clone(),
+            r.reason.clone(),
+            human::count(r.files),
+            human::bytes(r.bytes),
+            human::moment(r.changed_ms),
+            result,
+        ]
+    };
+    let headings = ["job", "table", "partition", "state", "reason", "files", "bytes", "changed", "snapshot or error"];
+    table(&headings, &["files", "bytes"], rows.iter().map(row))
+}

@@ -1,0 +1,217 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::model::decision::{Check, Decision, Reason, Verdict};
+use crate::model::ident::{TableIdent, TableName};
+use crate::model::partition::{PartitionKey, Value};
+use crate::model::plan::Path;
+use crate::model::refusal::{Refusal, Refused};
+use crate::model::traits::Traits;
+use crate::proto::v1;
+use crate::proto::v1::watch_decisions_response::Item;
+use crate::serve::backend::{Explained, PartitionRow, TableLayout};
+use crate::serve::decision_message;
+
+const SNAPSHOT: i64 = 9_007_199_254_740_993;
+
+fn key() -> PartitionKey {
+    PartitionKey { spec_id: 1, tuple: Arc::from([Some(Value::Int(12))]) }
+}
+
+fn made(verdict: Verdict) -> v1::Decision {
+    let decision = Decision {
+        table: TableIdent::iceberg(uuid::Uuid::from_u128(7)),
+        name: TableName::new("lake", "db", "t"),
+        scope: key(),
+        snapshot_id: SNAPSHOT,
+        at_ms: 0,
+        verdict,
+        act: false,
+        checks: vec![Check { name: "tier 4".into(), value: 13.0, threshold: 8.0, passed: true, note: "small files".into() }],
+        traits: Traits { data_files: 13, ..Traits::default() },
+    };
+    decision_message(&Explained { label: "month=12".into(), decision })
+}
+
+fn layout() -> TableLayout {
+    TableLayout {
+        table: TableName::new("lake", "db", "t"),
+        uuid: uuid::Uuid::from_u128(7),
+        reference: "main".into(),
+        snapshot_id: Some(SNAPSHOT),
+        looked_at_ms: 0,
+        format_version: 2,
+        target_file_size: 512 << 20,
+        partitions: 1,
+        traits: Traits { data_files: 1300, data_bytes: 1300 << 20, manifest_count: 3, metadata_bytes: 4096, ..Traits::default() },
+        refused: vec![Refused::new(Refusal::FormatVersion, "format version 3")],
+        act: false,
+    }
+}
+
+fn row() -> PartitionRow {
+    let traits = Traits {
+        data_files: 1300,
+        data_bytes: 1300 << 20,
+        records: 1_000_000,
+        small_file_count: 1300,
+        file_count_reduction: 1297,
+        file_entropy_normalized: 0.99609,
+        compute_cost: 0.25,
+        ..Traits::default()
+    };
+    PartitionRow { partition: key(), label: "month=12".into(), traits }
+}
+
+#[test]
+fn inspect_shows_the_table_its_partitions_and_their_sum() {
+    let text = inspect(&layout(), &[row()]);
+    let expected = "\
+lake.db.t (00000000-0000-0000-0000-000000000007), branch main, snapshot 9007199254740993
+format v2, target 512 MiB, 1 300 files in 1 partitions, 3 manifests (4.0 KiB), rewrites are only advised
+refused (format-version): format version 3";
+    assert_eq!(text.lines().take(3).collect::<Vec<_>>().join("\n"), expected);
+    let cells: Vec<Vec<&str>> = text.lines().skip(3).map(|l| l.split("  ").map(str::trim).filter(|c| !c.is_empty()).collect()).collect();
+    let row = ["month=12", "1 300", "1.3 GiB", "1.0 MiB", "1 000 000", "1 300", "1 297", "0.996", "0", "0.000", "0.25 GB-h"];
+    assert!(cells.iter().any(|c| c == &row), "{text}");
+}
+
+#[test]
+fn inspect_json_is_one_object_a_line_with_ids_as_text() {
+    let text = inspect_json(&layout(), &[row()]);
+    let lines: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!(lines.len(), 2);
+    assert_eq!(
+        (&lines[0]["kind"], &lines[0]["table"], &lines[0]["snapshot_id"]),
+        (&"table".into(), &"lake.db.t".into(), &"9007199254740993".into())
+    );
+    assert_eq!(
+        (&lines[1]["kind"], &lines[1]["label"], &lines[1]["traits"]["data_files"]),
+        (&"partition".into(), &"month=12".into(), &1300.into())
+    );
+}
+
+#[test]
+fn why_says_the_verdict_the_reason_and_every_number() {
+    let text = decisions(&[made(Verdict::Now { rule: "small-files".into(), gb_hours: 0.5, gain: 12 })]);
+    let first = "lake.db.t month=12 at 1970-01-01T00:00:00Z, snapshot 9007199254740993: compact now (small-files): rule `small-files` fired; \
+                 12 files fewer for 0.50 GB-h, only advised";
+    assert_eq!(text.lines().next().unwrap(), first);
+    let check: Vec<&str> = text.lines().nth_back(1).unwrap().split("  ").map(str::trim).filter(|c| !c.is_empty()).collect();
+    assert_eq!(check, ["tier 4", "13", "8", "yes", "small files"]);
+    assert_eq!(decisions(&[]), "no decision was made yet");
+}
+
+#[test]
+fn a_reason_that_passes_says_when_and_a_refusal_what_was_found() {
+    let sentence = |reason| watched(&Item::Decision(made(Verdict::Not { reason })), false);
+    let head = "lake.db.t month=12 at 1970-01-01T00:00:00Z, snapshot 9007199254740993: left alone";
+    let quiet = sentence(Reason::QuietWindow { until_ms: 60_000 });
+    assert_eq!(quiet, format!("{head} (quiet-window): written to too recently; until 1970-01-01T00:01:00Z"));
+    let refused = sentence(Reason::Refused(Refused::new(Refusal::Encrypted, "key metadata on\u{1b} a.parquet")));
+    assert_eq!(refused, format!("{head} (encrypted): key metadata on\\u{{1b}} a.parquet"));
+}
+
+#[test]
+fn decisions_and_gaps_are_json_lines() {
+    let decision: serde_json::Value =
+        serde_json::from_str(&watched(&Item::Decision(made(Verdict::Queued { gb_hours: 0.5, gain: 12 })), true)).unwrap();
+    assert_eq!(
+        (&decision["verdict"], &decision["snapshot_id"], &decision["gain"]),
+        (&"queued".into(), &"9007199254740993".into(), &12.into())
+    );
+    assert_eq!((&decision["checks"][0]["threshold"], &decision["traits"]["data_files"]), (&8.0.into(), &13.into()));
+    assert_eq!(watched(&Item::Missed(1500), true), "{\"missed\":1500}");
+    assert_eq!(watched(&Item::Missed(1500), false), "… 1 500 decisions were missed");
+}
+
+fn compact() -> CompactRow {
+    CompactRow {
+        table: "lake.db.t".into(),
+        partition: "month=12".into(),
+        result: "landed".into(),
+        decision: "request".into(),
+        attempt: Some("A".into()),
+        path: Some(Path::Splice),
+        files_in: 1300,
+        files_out: 3,
+        bytes_in: 1300 << 20,
+        bytes_out: 1299 << 20,
+        rows: 1_000_000,
+        seconds: 12.34,
+        snapshot_id: Some("9007199254740993".into()),
+        ..CompactRow::default()
+    }
+}
+
+fn cells(text: &str, at: usize) -> Vec<String> {
+    text.lines().nth(at).unwrap().split("  ").map(|c| c.trim().to_owned()).filter(|c| !c.is_empty()).collect()
+}
+
+#[test]
+fn a_compaction_shows_what_became_of_what() {
+    let refused = CompactRow {
+        result: "refused".into(),
+        refusal: Some("encrypted".into()),
+        detail: "key metadata".into(),
+        partition: "all".into(),
+        ..CompactRow::default()
+    };
+    let text = compacts(&[compact(), refused], false);
+    assert_eq!(cells(&text, 1), ["partition", "result", "why", "path", "files", "bytes", "rows", "time", "snapshot"]);
+    let landed = ["month=12", "landed", "request", "splice", "1 300 → 3", "1.3 GiB → 1.3 GiB", "1 000 000", "12.3 s", "9007199254740993"];
+    assert_eq!(cells(&text, 3), landed);
+    assert_eq!(cells(&text, 5), ["all", "refused", "encrypted: key metadata", "-", "0", "0 B", "0", "0.00 s", "-"]);
+    assert_eq!(compacts(&[], false), "nothing to compact: the table has no partition with live files");
+}
+
+#[test]
+fn a_compaction_is_one_json_object_a_scope() {
+    let expected = concat!(
+        r#"{"table":"lake.db.t","partition":"month=12","spec_id":0,"result":"landed","decision":"request","refusal":null,"detail":"","#,
+        r#""attempt":"A","path":"splice","path_reason":null,"files_in":1300,"files_out":3,"bytes_in":1363148800,"bytes_out":1362100224,"#,
+        r#""rows":1000000,"rows_deleted":0,"seconds":12.34,"peak_memory":null,"snapshot_id":"9007199254740993"}"#
+    );
+    assert_eq!(compacts(&[compact()], true), expected);
+    assert_eq!(compacts(&[compact(), compact()], true).lines().count(), 2);
+    assert_eq!(compacts(&[], true), "");
+}
+
+#[test]
+fn jobs_show_their_snapshot_or_what_went_wrong() {
+    let job = JobRow {
+        job: "J".into(),
+        table: "lake.db.t".into(),
+        partition: "all".into(),
+        state: "failed".into(),
+        reason: "score".into(),
+        error: "disk full".into(),
+        ..JobRow::default()
+    };
+    let text = jobs(&[job], false);
+    assert_eq!(cells(&text, 3), ["J", "lake.db.t", "all", "failed", "score", "0", "0 B", "1970-01-01T00:00:00Z", "disk full"]);
+    assert_eq!((jobs(&[], false), jobs(&[], true)), ("no jobs".to_owned(), String::new()));
+}
+
+#[test]
+fn a_plan_names_its_reason_and_its_files() {
+    let row = PlanRow {
+        table: "lake.db.t".into(),
+        partition: "month=12".into(),
+        spec_id: 1,
+        snapshot_id: Some(SNAPSHOT.to_string()),
+        verdict: "now".into(),
+        reason: "small-files".into(),
+        detail: String::new(),
+        files_in: 13,
+        bytes_in: 13 << 20,
+        rows_in: 1000,
+        delete_files: 2,
+        gb_hours: 0.5,
+        inputs: vec!["s3://b/t/a b.parquet".into()],
+    };
+    let text = plans(std::slice::from_ref(&row), false);
+    assert_eq!(cells(&text, 3), ["month=12", "now", "small-files", "13", "13.0 MiB", "1 000", "2", "0.50 GB-h"]);
+    let line: serde_json::Value = serde_json::from_str(&plans(&[row], true)).unwrap();
+    assert_eq!((&line["snapshot_id"], &line["inputs"][0]), (&"9007199254740993".into(), &"s3://b/t/a b.parquet".into()));
+}

@@ -1,0 +1,166 @@
+//! `plan` and `compact`.
+
+use serde::Serialize;
+
+use super::super::human;
+use super::{json_lines, table};
+use crate::model::plan::{Path, Plan};
+
+/// What a compaction would do with one partition.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PlanRow {
+    /// `catalog.namespace.table`.
+    pub table: String,
+    /// The partition's label.
+    pub partition: String,
+    /// The partition spec.
+    pub spec_id: i32,
+    /// The snapshot planned on.
+    pub snapshot_id: Option<String>,
+    /// `now`, `queued`, `not`.
+    pub verdict: String,
+    /// The rule, or the reason for leaving it alone.
+    pub reason: String,
+    /// The reason in words, for a refusal.
+    pub detail: String,
+    /// Files to replace.
+    pub files_in: u64,
+    /// Their bytes.
+    pub bytes_in: u64,
+    /// Their rows, deleted ones included.
+    pub rows_in: u64,
+    /// Delete files applied.
+    pub delete_files: u64,
+    /// Bound on the cost, in GB-hours.
+    pub gb_hours: f64,
+    /// The files to replace.
+    pub inputs: Vec<String>,
+}
+
+impl PlanRow {
+    /// A plan as a row.
+    pub fn planned(plan: &Plan, label: &str, verdict: &str) -> Self {
+        Self {
+            table: plan.name.to_string(),
+            partition: label.to_owned(),
+            spec_id: plan.scope.spec_id,
+            snapshot_id: Some(plan.snapshot_id.to_string()),
+            verdict: verdict.to_owned(),
+            reason: plan.reason.clone(),
+            detail: String::new(),
+            files_in: plan.inputs.len() as u64,
+            bytes_in: plan.input_bytes(),
+            rows_in: plan.input_records(),
+            delete_files: plan.deletes.len() as u64,
+            gb_hours: plan.bound.gb_hours,
+            inputs: plan.inputs.iter().map(|f| f.path.to_string()).collect(),
+        }
+    }
+}
+
+/// Plans as a table or as JSON lines.
+pub fn plans(rows: &[PlanRow], json: bool) -> String {
+    if json {
+        return json_lines(rows);
+    }
+    if rows.is_empty() {
+        return "nothing to plan: the table has no partition with live files".to_owned();
+    }
+    let headings = ["partition", "verdict", "reason", "files", "bytes", "rows", "deletes", "bound"];
+    let row = |r: &PlanRow| {
+        let reason = if r.detail.is_empty() { r.reason.clone() } else { format!("{}: {}", r.reason, r.detail) };
+        vec![
+            r.partition.clone(),
+            r.verdict.clone(),
+            reason,
+            human::count(r.files_in),
+            human::bytes(r.bytes_in),
+            human::count(r.rows_in),
+            human::count(r.delete_files),
+            human::gb_hours(r.gb_hours),
+        ]
+    };
+    table(&headings, &["files", "bytes", "rows", "deletes", "bound"], rows.iter().map(row))
+}
+
+/// What a compaction did with one partition.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CompactRow {
+    /// `catalog.namespace.table`.
+    pub table: String,
+    /// The partition's label.
+    pub partition: String,
+    /// The partition spec.
+    pub spec_id: i32,
+    /// `landed`, `planned` (a dry run), `left-alone`, `refused`, `conflict`,
+    /// `rejected`, `unknown`, `failed`.
+    pub result: String,
+    /// The rule or request that asked for it, or why it was left alone.
+    pub decision: String,
+    /// The refusal's stable name.
+    pub refusal: Option<String>,
+    /// What was found, in words: a refusal's detail, a conflict, an error.
+    pub detail: String,
+    /// The attempt's id.
+    pub attempt: Option<String>,
+    /// How the outputs were made.
+    pub path: Option<Path>,
+    /// Why so.
+    pub path_reason: Option<String>,
+    /// Files replaced.
+    pub files_in: u64,
+    /// Files written.
+    pub files_out: u64,
+    /// Their bytes.
+    pub bytes_in: u64,
+    /// Their bytes.
+    pub bytes_out: u64,
+    /// Rows written.
+    pub rows: u64,
+    /// Rows dropped because deletes applied to them.
+    pub rows_deleted: u64,
+    /// Wall time.
+    pub seconds: f64,
+    /// Highest resident memory of the process, in bytes; `None` where it cannot be told.
+    pub peak_memory: Option<u64>,
+    /// The snapshot committed.
+    pub snapshot_id: Option<String>,
+}
+
+/// Compactions as a table or as JSON lines.
+pub fn compacts(rows: &[CompactRow], json: bool) -> String {
+    if json {
+        return json_lines(rows);
+    }
+    if rows.is_empty() {
+        return "nothing to compact: the table has no partition with live files".to_owned();
+    }
+    let headings = ["partition", "result", "why", "path", "files", "bytes", "rows", "time", "snapshot"];
+    let row = |r: &CompactRow| {
+        let change = |a: String, b: String| if r.attempt.is_some() { format!("{a} → {b}") } else { a };
+        vec![
+            r.partition.clone(),
+            r.result.clone(),
+            why(r),
+            r.path.map_or_else(|| "-".to_owned(), |p| path_name(p).to_owned()),
+            change(human::count(r.files_in), human::count(r.files_out)),
+            change(human::bytes(r.bytes_in), human::bytes(r.bytes_out)),
+            human::count(r.rows),
+            human::seconds(r.seconds),
+            r.snapshot_id.clone().unwrap_or_else(|| "-".to_owned()),
+        ]
+    };
+    table(&headings, &["files", "bytes", "rows", "time"], rows.iter().map(row))
+}
+
+fn why(row: &CompactRow) -> String {
+    let name = row.refusal.as_ref().unwrap_or(&row.decision);
+    if row.detail.is_empty() { name.clone() } else { format!("{name}: {}", row.detail) }
+}
+
+fn path_name(path: Path) -> &'static str {
+    match path {
+        Path::Splice => "splice",
+        Path::ReEncode => "re-encode",
+    }
+}

@@ -1,0 +1,88 @@
+//! Catalogs.
+
+use std::collections::BTreeMap;
+
+use figment::value::{Dict, Value};
+
+use super::section::Section;
+use super::units;
+use crate::model::ident::MAIN;
+
+/// How a catalog is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CatalogKind {
+    /// A database with the tables of Iceberg's JDBC catalog.
+    Sql,
+}
+
+/// One catalog.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Catalog {
+    /// How it is spoken to.
+    pub kind: CatalogKind,
+    /// Where it is.
+    pub uri: String,
+    /// Where its tables lie.
+    pub warehouse: String,
+    /// Any other property by its Iceberg name, such as `s3.endpoint`.
+    pub properties: BTreeMap<String, String>,
+    /// The branches that are looked after.
+    pub refs: Vec<String>,
+}
+
+pub(super) fn all(mut section: Section<'_>) -> BTreeMap<String, Catalog> {
+    let mut catalogs = BTreeMap::new();
+    for (name, value) in section.rest() {
+        if name.is_empty() || name.contains('.') {
+            section.mistake(&name, "a catalog's name is one part of `catalog.namespace.table`: not empty, without dots");
+        }
+        if let Some(catalog) = one(section.nested(&name, value)) {
+            catalogs.insert(name, catalog);
+        }
+    }
+    catalogs
+}
+
+fn one(mut section: Section<'_>) -> Option<Catalog> {
+    let kind = section.read("type", kind);
+    let uri = needed(&mut section, "uri", "sqlite:///data/catalog.db");
+    let warehouse = needed(&mut section, "warehouse", "file:///data/warehouse");
+    let refs = section.read("refs", units::words).unwrap_or_else(|| vec![MAIN.into()]);
+    let mut properties = BTreeMap::new();
+    let rest = section.rest();
+    flatten(&mut section, "", rest, &mut properties);
+    Some(Catalog { kind: kind.unwrap_or(CatalogKind::Sql), uri: uri?, warehouse: warehouse?, properties, refs })
+}
+
+fn kind(value: &Value) -> units::Read<CatalogKind> {
+    match units::text(value)?.as_str() {
+        "sql" => Ok(CatalogKind::Sql),
+        "rest" => Err("catalogs of type `rest` are not spoken to yet: name the SQL catalog behind it, or leave this one out".into()),
+        other => Err(format!("unknown type `{other}`: write `sql`")),
+    }
+}
+
+fn needed(section: &mut Section<'_>, key: &'static str, example: &str) -> Option<String> {
+    match section.take(key) {
+        None => {
+            section.mistake(key, format!("is missing: write for example \"{example}\""));
+            None
+        }
+        Some(value) => units::word(&value).map_err(|message| section.mistake(key, message)).ok(),
+    }
+}
+
+/// `s3.endpoint = …` without quotes is a table in TOML; here both are one name.
+fn flatten(section: &mut Section<'_>, prefix: &str, values: Dict, properties: &mut BTreeMap<String, String>) {
+    for (key, value) in values {
+        let name = if prefix.is_empty() { key } else { format!("{prefix}.{key}") };
+        match value {
+            Value::Dict(_, below) => flatten(section, &name, below, properties),
+            value => match units::text(&value) {
+                Ok(text) if properties.contains_key(&name) => section.mistake(&name, format!("is set twice, also to `{text}`")),
+                Ok(text) => drop(properties.insert(name, text)),
+                Err(message) => section.mistake(&name, message),
+            },
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Settings: one file in TOML, the environment over it, full defaults without
+//! either; and what they mean for one table.
+//!
+//! A key may be written with `_` or `-`. From the environment, `AFTERWRITE_` and
+//! the key's path joined by `__`: `AFTERWRITE_SERVER__LISTEN`. All mistakes are
+//! reported at once, each with the path of its key.
+
+mod budget;
+mod cache;
+mod catalog;
+mod environment;
+mod journal;
+mod policy;
+mod poll;
+mod resolve;
+mod section;
+mod server;
+mod table;
+mod units;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use figment::Figment;
+use figment::providers::{Format, Toml};
+use figment::value::{Dict, Tag, Value};
+
+use crate::model::policy::BudgetLimits;
+use section::Section;
+
+pub use cache::Cache;
+pub use catalog::{Catalog, CatalogKind};
+pub use journal::Journal;
+pub use policy::PolicySettings;
+pub use poll::Poll;
+pub use resolve::{Warning, resolve};
+pub use server::Server;
+pub use table::TableRule;
+
+/// Everything that can be set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The doors.
+    pub server: Server,
+    /// Catalogs by the name under which engines know them.
+    pub catalogs: BTreeMap<String, Catalog>,
+    /// Where the journal lies.
+    pub journal: Journal,
+    /// The cache of layouts.
+    pub cache: Cache,
+    /// How often tables are looked at when no event comes.
+    pub poll: Poll,
+    /// What all jobs share.
+    pub budget: BudgetLimits,
+    /// What holds for every table.
+    pub defaults: PolicySettings,
+    /// What holds for the tables of a pattern; later rules win, field by field.
+    pub tables: Vec<TableRule>,
+    /// The lasting id of this process, written into its snapshots; made and
+    /// journaled when it is not set.
+    pub instance: Option<String>,
+}
+
+/// One mistake in the settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// The path of the key; empty for the file as a whole.
+    pub key: String,
+    /// What is wrong with it and what to write instead.
+    pub message: String,
+}
+
+/// Every mistake in the settings.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Error(pub Vec<Mistake>);
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the settings cannot be used")?;
+        for mistake in &self.0 {
+            match mistake.key.as_str() {
+                "" => write!(f, "\n  {}", mistake.message)?,
+                key => write!(f, "\n  {key}: {}", mistake.message)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Settings {
+    /// Reads a file, if one is given, and the environment of the process.
+    pub fn load(file: Option<&Path>) -> Result<Self, Error> {
+        let text = match file {
+            None => String::new(),
+            Some(path) => std::fs::read_to_string(path)
+                .map_err(|e| Error(vec![Mistake { key: String::new(), message: format!("cannot read {}: {e}", path.display()) }]))?,
+        };
+        let environment = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
+        Self::read(&text, environment)
+    }
+
+    /// Reads a TOML text and an environment.
+    pub fn read(toml: &str, environment: impl IntoIterator<Item = (String, String)>) -> Result<Self, Error> {
+        let environment: BTreeMap<String, String> = environment.into_iter().collect();
+        let figment = Figment::from(Toml::string(toml)).merge(environment::Environment(&environment));
+        let values: Dict = figment
+            .extract()
+            .map_err(|e| Error(e.into_iter().map(|e| Mistake { key: String::new(), message: e.to_string() }).collect()))?;
+        let mut mistakes = Vec::new();
+        let settings = Self::from_section(Section::new("", Value::Dict(Tag::Default, values), &mut mistakes), &environment);
+        if mistakes.is_empty() { Ok(settings) } else { Err(Error(mistakes)) }
+    }
+
+    /// A commented file that sets every key to its default.
+    pub fn example() -> &'static str {
+        include_str!("example.toml")
+    }
+
+    fn from_section(mut top: Section<'_>, environment: &BTreeMap<String, String>) -> Self {
+        let settings = Self {
+            instance: top.read("instance", units::word),
+            server: Server::from_section(top.section("server")),
+            catalogs: catalog::all(top.section("catalog")),
+            journal: Journal::from_section(top.section("journal"), environment),
+            cache: Cache::from_section(top.section("cache")),
+            poll: Poll::from_section(top.section("poll")),
+            budget: budget::from_section(top.section("budget")),
+            defaults: PolicySettings::from_section(top.section("defaults")),
+            tables: table::all(&mut top),
+        };
+        top.finish();
+        settings
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! What can be set for tables: each value, or nothing to leave it as it is.
+
+use figment::value::{Dict, Value};
+use serde::Deserialize;
+
+use super::section::Section;
+use super::units::{self, Read, duration_ms, flag, number, size, some_duration_ms, some_size};
+use crate::model::policy::{Policy, Rule};
+
+/// Changes to a policy; what is `None` stays as it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PolicySettings {
+    /// Look after the table at all.
+    pub enabled: Option<bool>,
+    /// Rewrite, not only advise.
+    pub act: Option<bool>,
+    /// Target file size in bytes.
+    pub target_file_size: Option<u64>,
+    /// Files below this share of the target are small, in thousandths.
+    pub small_permille: Option<u32>,
+    /// Triggers in their order.
+    pub rules: Option<Vec<Rule>>,
+    /// Least reduction that is queued; `Some(None)` queues nothing.
+    pub queue_min_reduction: Option<Option<u64>>,
+    /// Youngest table, in milliseconds.
+    pub min_table_age_ms: Option<i64>,
+    /// Smallest table, in bytes.
+    pub min_table_bytes: Option<u64>,
+    /// Time without writes, in milliseconds.
+    pub quiet_window_ms: Option<i64>,
+    /// Time between two rewrites of a partition, in milliseconds.
+    pub cooldown_ms: Option<i64>,
+    /// Weight of gain against cost.
+    pub gain_weight: Option<f64>,
+    /// Memory in GB that a rewrite is reckoned at.
+    pub executor_memory_gb: Option<f64>,
+    /// Bytes that a rewrite is reckoned to do in an hour.
+    pub rewrite_bytes_per_hour: Option<u64>,
+    /// GB-hours that any job is reckoned to cost.
+    pub startup_gb_hours: Option<f64>,
+    /// Most input bytes of a job.
+    pub max_job_bytes: Option<u64>,
+    /// Longest time of a job, in milliseconds.
+    pub max_job_ms: Option<i64>,
+    /// Memory of a job, in bytes.
+    pub memory_limit: Option<u64>,
+    /// Files that fill a size tier.
+    pub tier_files: Option<u32>,
+}
+
+impl PolicySettings {
+    pub(super) fn from_section(mut section: Section<'_>) -> Self {
+        let s = &mut section;
+        let settings = Self {
+            enabled: s.read("enabled", flag),
+            act: s.read("act", flag),
+            target_file_size: s.read("target_file_size", some_size),
+            small_permille: s.read("small_ratio", permille),
+            rules: s.read("rules", rules),
+            queue_min_reduction: s.read("queue_min_reduction", count_or_off),
+            min_table_age_ms: s.read("min_table_age", duration_ms),
+            min_table_bytes: s.read("min_table_size", size),
+            quiet_window_ms: s.read("quiet_window", duration_ms),
+            cooldown_ms: s.read("cooldown", duration_ms),
+            gain_weight: s.read("gain_weight", |v| number(v, 0.0, 1.0)),
+            executor_memory_gb: s.read("executor_memory_gb", |v| number(v, 0.001, 1e6)),
+            rewrite_bytes_per_hour: s.read("rewrite_bytes_per_hour", some_size),
+            startup_gb_hours: s.read("startup_gb_hours", |v| number(v, 0.0, 1e6)),
+            max_job_bytes: s.read("max_job_size", some_size),
+            max_job_ms: s.read("max_job_time", some_duration_ms),
+            memory_limit: s.read("memory_limit", memory),
+            tier_files: s.read("tier_files", |v| number(v, 2, 100_000)),
+        };
+        section.finish();
+        settings
+    }
+
+    /// The policy with these changes.
+    pub fn over(&self, mut policy: Policy) -> Policy {
+        set(&mut policy.enabled, &self.enabled);
+        set(&mut policy.act, &self.act);
+        set(&mut policy.scale.target, &self.target_file_size);
+        set(&mut policy.scale.small_permille, &self.small_permille);
+        set(&mut policy.rules, &self.rules);
+        set(&mut policy.queue_min_reduction, &self.queue_min_reduction);
+        set(&mut policy.min_table_age_ms, &self.min_table_age_ms);
+        set(&mut policy.min_table_bytes, &self.min_table_bytes);
+        set(&mut policy.quiet_window_ms, &self.quiet_window_ms);
+        set(&mut policy.cooldown_ms, &self.cooldown_ms);
+        set(&mut policy.gain_weight, &self.gain_weight);
+        set(&mut policy.cost.executor_memory_gb, &self.executor_memory_gb);
+        set(&mut policy.cost.rewrite_bytes_per_hour, &self.rewrite_bytes_per_hour.map(|bytes| bytes as f64));
+        set(&mut policy.cost.startup_gbhr, &self.startup_gb_hours);
+        set(&mut policy.max_job_bytes, &self.max_job_bytes);
+        set(&mut policy.max_job_ms, &self.max_job_ms);
+        set(&mut policy.memory_limit, &self.memory_limit);
+        set(&mut policy.tier_files, &self.tier_files);
+        policy
+    }
+}
+
+fn set<T: Clone>(slot: &mut T, change: &Option<T>) {
+    if let Some(value) = change {
+        *slot = value.clone();
+    }
+}
+
+fn permille(value: &Value) -> Read<u32> {
+    Ok((number(value, 0.001, 1.0)? * 1000.0_f64).round() as u32)
+}
+
+/// A job below this could not hold a row group's pages.
+fn memory(value: &Value) -> Read<u64> {
+    match some_size(value)? {
+        bytes if bytes < 16 << 20 => Err(format!("expected at least 16MiB, found {bytes} bytes")),
+        bytes => Ok(bytes),
+    }
+}
+
+fn count_or_off(value: &Value) -> Read<Option<u64>> {
+    match units::text(value)?.trim() {
+        "off" | "false" => Ok(None),
+        _ => number(value, 0, u64::MAX).map(Some).map_err(|e| format!("{e}; or \"off\" to queue nothing")),
+    }
+}
+
+/// A list of rules, each a name or a table with its thresholds.
+fn rules(value: &Value) -> Read<Vec<Rule>> {
+    match value {
+        Value::Array(_, values) => values.iter().map(rule).collect(),
+        _ if units::text(value)?.trim().is_empty() => Ok(Vec::new()),
+        _ => units::words(value)?.iter().map(|name| rule(&Value::from(name.as_str()))).collect(),
+    }
+}
+
+fn rule(value: &Value) -> Read<Rule> {
+    let (name, given) = match value {
+        Value::Dict(_, given) => {
+            (given.get("rule").map(units::text).transpose()?.ok_or("a rule needs its name: rule = \"small-files\"")?, given.clone())
+        }
+        value => (units::text(value)?, Dict::new()),
+    };
+    let default = Policy::default().rules.into_iter().find(|r| r.name() == name);
+    let default = default.ok_or_else(|| format!("unknown rule `{name}`: write small-files, entropy or deletes"))?;
+    let mut fields = Value::serialize(&default).map_err(|e| e.to_string())?.into_dict().unwrap_or_default();
+    fields.extend(given.into_iter().map(|(key, value)| (if key == "rule" { key } else { key.replace('-', "_") }, value)));
+    Rule::deserialize(&Value::from(fields)).map_err(|e| format!("rule `{name}`: {e}"))
+}

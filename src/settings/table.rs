@@ -1,0 +1,64 @@
+//! What holds for the tables of a pattern.
+
+use figment::value::Value;
+
+use super::policy::PolicySettings;
+use super::section::Section;
+use super::units;
+use crate::model::ident::TableName;
+
+/// Policy for the tables whose name matches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableRule {
+    /// A pattern over `catalog.namespace.table`: `*` is any one part or a piece of
+    /// it, `**` any number of parts.
+    pub pattern: String,
+    /// What it sets.
+    pub policy: PolicySettings,
+}
+
+impl TableRule {
+    /// Whether the rule holds for a table.
+    pub fn matches(&self, name: &TableName) -> bool {
+        glob_match::glob_match(&as_path(&self.pattern), &as_path(&name.to_string()))
+    }
+}
+
+/// Parts of a name are to the pattern what folders are to a glob.
+fn as_path(name: &str) -> String {
+    name.replace('.', "/")
+}
+
+pub(super) fn all(top: &mut Section<'_>) -> Vec<TableRule> {
+    match top.take("table") {
+        None => Vec::new(),
+        Some(Value::Array(_, rules)) => {
+            let numbered = rules.into_iter().enumerate();
+            numbered.filter_map(|(place, value)| one(top.nested(&format!("table[{place}]"), value))).collect()
+        }
+        Some(_) => {
+            top.mistake("table", "expected a list of tables: write [[table]]");
+            Vec::new()
+        }
+    }
+}
+
+fn one(mut section: Section<'_>) -> Option<TableRule> {
+    let pattern = match section.take("match") {
+        None => Err("is missing: write for example \"lake.sales.*\"".to_string()),
+        Some(value) => pattern(&value),
+    };
+    let pattern = pattern.map_err(|message| section.mistake("match", message)).ok();
+    let policy = PolicySettings::from_section(section);
+    Some(TableRule { pattern: pattern?, policy })
+}
+
+/// A pattern of too few parts would match no table at all.
+fn pattern(value: &Value) -> units::Read<String> {
+    let pattern = units::word(value)?;
+    let parts = pattern.split('.').count();
+    if parts < 3 && !pattern.contains("**") {
+        return Err(format!("`{pattern}` can match no table: write three parts, catalog.namespace.table, or ** for any number of them"));
+    }
+    Ok(pattern)
+}

@@ -1,0 +1,222 @@
+//! Each fault by itself, and a catalog that is down in every state.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use afterwrite::act::{Holder, Job, JobState, Journal, KillSwitch, Kind, Numbers, Query, Role, Verdict};
+use afterwrite::lake::clock::Clock;
+use afterwrite::model::killpoint::KillPoint;
+use afterwrite::model::outcome::Conflict;
+use afterwrite::model::plan::JobId;
+
+use super::fake::{Fault, Foreign};
+use super::world::World;
+
+#[tokio::test]
+async fn a_lost_race_is_tried_again_on_a_fresh_load() {
+    let world = World::new(4);
+    world.lake.with(|s| s.faults.extend([Fault::Moved, Fault::ErrorBefore, Fault::Moved]));
+    let result = world.act().await.run(&world.lake.plan(4), None).await;
+    assert_eq!(result.verdict, Verdict::Committed);
+    assert_eq!((result.numbers.tries, result.numbers.conflicts), (4, 2));
+    world.check();
+    assert!(world.journal.all_files().is_empty(), "files of lost tries are removed at once");
+    world.settle().await;
+}
+
+#[tokio::test]
+async fn a_rejected_commit_is_not_tried_again() {
+    let world = World::new(4);
+    world.lake.with(|s| s.faults.push_back(Fault::Rejected));
+    let result = world.act().await.run(&world.lake.plan(4), None).await;
+    assert_eq!((result.verdict, result.numbers.tries), (Verdict::Failed { error: "no".into() }, 1));
+    world.settle().await;
+}
+
+#[tokio::test]
+async fn an_unknown_try_is_known_before_the_next_begins() {
+    let world = World::new(4);
+    world.lake.with(|s| {
+        s.faults.push_back(Fault::UnknownLost);
+        s.on_load.extend([Foreign::Nothing, Foreign::Nothing, Foreign::Nothing, Foreign::Nothing, Foreign::Append]);
+    });
+    let result = world.act().await.run(&world.lake.plan(4), None).await;
+    assert_eq!((result.verdict, result.numbers.tries), (Verdict::Committed, 2));
+    world.settle().await;
+}
+
+#[tokio::test]
+async fn a_commit_that_arrives_late_is_found() {
+    let world = World::new(4);
+    world.lake.with(|s| s.faults.push_back(Fault::UnknownLater));
+    let result = world.act().await.run(&world.lake.plan(4), None).await;
+    assert_eq!((result.verdict, result.numbers.tries), (Verdict::Committed, 1));
+    world.settle().await;
+}
+
+#[tokio::test]
+async fn a_commit_that_cannot_be_told_stays_open_and_keeps_its_files() {
+    let world = World::new(4);
+    world.lake.with(|s| s.faults.push_back(Fault::UnknownLost));
+    let act = world.act().await;
+    let result = act.run(&world.lake.plan(4), None).await;
+    assert!(matches!(result.verdict, Verdict::Unresolved { .. }), "{:?}", result.verdict);
+    assert_eq!(act.recover().await.unwrap().open, vec![result.job.clone().unwrap()]);
+    assert_eq!(world.journal.all_files().len(), 4, "two outputs, a manifest and a metadata file");
+    world.check();
+    // A new job may take the same files: its commit moves the pointer, and that tells.
+    assert_eq!(act.run(&world.lake.plan(4), None).await.verdict, Verdict::Committed);
+    assert_eq!(act.recover().await.unwrap().ended, vec![result.job.unwrap()]);
+    world.settle().await;
+}
+
+#[tokio::test]
+async fn a_commit_that_cannot_be_told_is_given_up_by_hand_and_nothing_is_removed() {
+    let world = World::new(4);
+    world.lake.with(|s| s.faults.push_back(Fault::UnknownLost));
+    let act = world.act().await;
+    let job = act.run(&world.lake.plan(4), None).await.job.unwrap();
+    assert!(world.journal.ask_cancel(&job).await.unwrap());
+    assert_eq!(act.recover().await.unwrap().ended, vec![job.clone()]);
+    let job = world.journal.job(&job).await.unwrap().unwrap();
+    assert_eq!(job.state, JobState::Failed);
+    assert_eq!(job.note, "given up: it is not known whether it landed; its files are left to orphan clean-up");
+    assert_eq!(world.journal.all_files().len(), 4);
+    world.check();
+}
+
+#[tokio::test]
+async fn a_table_that_is_gone_drops_the_work() {
+    let world = World::new(4);
+    let plan = world.lake.plan(4);
+    world.lake.recreate();
+    let result = world.act().await.run(&plan, None).await;
+    assert_eq!(result.verdict, Verdict::Dropped { conflict: Conflict::TableGone });
+    world.settle().await;
+}
+
+#[tokio::test]
+async fn a_table_dropped_while_its_commit_is_unknown_ends_the_job() {
+    let world = World::new(4);
+    world.lake.with(|s| {
+        s.faults.push_back(Fault::UnknownLanded);
+        s.on_load.extend([Foreign::Nothing, Foreign::Nothing, Foreign::Drop]);
+    });
+    let act = world.act().await;
+    let result = act.run(&world.lake.plan(4), None).await;
+    assert!(matches!(result.verdict, Verdict::Unresolved { .. }), "{:?}", result.verdict);
+    assert_eq!(act.recover().await.unwrap().ended, vec![result.job.unwrap()]);
+    world.check();
+}
+
+#[tokio::test]
+async fn files_that_cannot_be_removed_now_are_removed_later() {
+    let world = World::new(4);
+    world.lake.with(|s| {
+        s.faults.push_back(Fault::Rejected);
+        s.removals_fail = 5;
+    });
+    let act = world.act().await;
+    let result = act.run(&world.lake.plan(4), None).await;
+    assert_eq!(result.verdict, Verdict::Failed { error: "no".into() });
+    assert_eq!(world.journal.all_files().len(), 4);
+    assert_eq!(act.recover().await.unwrap().litter.len(), 2);
+    assert_eq!(act.recover().await.unwrap().litter, vec![]);
+    world.settle().await;
+}
+
+/// H54: every state has a way out of a catalog that is down for ten minutes.
+#[tokio::test]
+async fn h54_a_catalog_down_for_ten_minutes_in_any_state_leaves_nothing_stuck() {
+    for &point in KillPoint::ALL {
+        for fault in Fault::ALL {
+            let world = World::new(4);
+            world.lake.with(|s| s.faults.push_back(fault));
+            let (lake, clock) = (world.lake.clone(), world.clock.clone());
+            let down = AtomicBool::new(false);
+            let act = world
+                .start(KillSwitch::calling(move |p| {
+                    if p == point && !down.swap(true, Ordering::SeqCst) {
+                        let now = Clock::now_ms(&*clock);
+                        lake.with(|s| s.down_until = now + 600_000);
+                    }
+                }))
+                .await;
+            let _ = act.run(&world.lake.plan(4), None).await;
+            assert!(act.leases().is_empty());
+            act.recover().await.unwrap();
+            world.check();
+            let act = world.settle().await;
+            world.compact_again(&act).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_write_of_the_journal_may_fail() {
+    for fault in Fault::ALL {
+        for n in 0.. {
+            let world = World::new(4);
+            world.lake.with(|s| s.faults.push_back(fault));
+            let act = world.act().await;
+            let before = world.journal.writes();
+            world.journal.fail_write(n);
+            let result = act.run(&world.lake.plan(4), None).await;
+            let passed = world.journal.writes() - before <= n;
+            world.journal.mend();
+            world.check();
+            if result.verdict == Verdict::Committed && fault == Fault::None && !passed {
+                assert_eq!(world.lake.with(|s| s.data_files()), 2);
+            }
+            let act = world.settle().await;
+            world.compact_again(&act).await;
+            if passed {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn recovery_leaves_a_running_job_alone() {
+    let world = World::new(4);
+    world.lake.with(|s| s.rewrite_ms = 1_000);
+    let (first, plan) = (world.act().await, world.lake.plan(4));
+    let running = tokio::spawn({
+        let first = Arc::clone(&first);
+        async move { first.run(&plan, None).await }
+    });
+    while world.journal.jobs(Query::Unfinished).await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(first.recover().await.unwrap(), Default::default());
+    assert_eq!(running.await.unwrap().verdict, Verdict::Committed);
+}
+
+#[tokio::test]
+async fn a_job_of_another_process_is_left_alone_until_that_process_is_silent() {
+    let world = World::new(4);
+    let beat_ms = Clock::now_ms(&*world.clock);
+    let other = Holder { id: "other".into(), role: Role::Command, host: "elsewhere".into(), pid: 1, beat_ms };
+    world.journal.claim(&other, &[]).await.unwrap();
+    let plan = world.lake.plan(4);
+    let job = Job {
+        id: JobId("theirs".into()),
+        kind: Kind::Rewrite,
+        plan: plan.clone(),
+        state: JobState::Requested,
+        holder: other.id.clone(),
+        requested_ms: beat_ms,
+        changed_ms: beat_ms,
+        cancel: false,
+        note: String::new(),
+        numbers: Numbers::default(),
+    };
+    world.journal.request(&job).await.unwrap();
+    let act = world.act().await;
+    assert_eq!(act.recover().await.unwrap(), Default::default());
+    assert_eq!(act.run(&plan, None).await.verdict, Verdict::Busy);
+    world.clock.pass(30_001);
+    assert_eq!(act.recover().await.unwrap().ended, vec![job.id]);
+    assert_eq!(act.run(&plan, None).await.verdict, Verdict::Committed);
+}

@@ -1,0 +1,59 @@
+//! Outputs carry the sequence number of the planned snapshot; deletes newer than
+//! it must survive our commits and go on to apply.
+
+use afterwrite::model::outcome::Outcome;
+
+use crate::fixture::{Table, oracle, row};
+
+#[tokio::test]
+async fn h02_outputs_carry_the_planned_sequence_number_whatever_came_between() {
+    let t = Table::plain().create().await;
+    let f1 = t.append([row(1, "a", 0), row(2, "b", 0)]).await;
+    let plan = t.plan_all(&f1).await;
+    let written = t.naive_rewrite(&plan).await;
+    t.append([row(3, "c", 0)]).await;
+
+    assert!(matches!(t.commit(&plan, &written, "a1").await, Outcome::Landed { .. }));
+
+    let out = written.outputs[0].path.as_str();
+    let live = oracle::live(&t.load().await).await;
+    let sequences: Vec<i64> = live.iter().filter(|l| l.file.file_path() == out).map(|l| l.sequence).collect();
+    assert_eq!(sequences, [1]);
+    assert_eq!(live.iter().find(|l| l.file.file_path() == out).unwrap().entry.file_sequence_number, Some(3));
+}
+
+#[tokio::test]
+async fn h02_a_delete_between_start_and_commit_is_neither_lost_nor_dropped() {
+    let t = Table::plain().past().create().await;
+    let f1 = t.append([row(1, "a", 0), row(2, "b", 0)]).await;
+    let f2 = t.append([row(3, "c", 0)]).await;
+    let plan = t.plan_files(&[&f2]).await;
+    let written = t.naive_rewrite(&plan).await;
+    let deleted = t.change().delete_equal(&["id"], [row(2, "", 0)]).append([row(4, "d", 0)]).commit().await;
+
+    // Planned before the delete: the state of its input has changed.
+    assert!(matches!(t.commit(&plan, &written, "a1").await, Outcome::Conflict(_)));
+    assert_eq!(t.rows().await, ["1|a", "3|c", "4|d"]);
+
+    // Planned after it, for a file that is too new for it: the delete still covers f1.
+    let plan = t.plan_files(&[&f2]).await;
+    let written = t.naive_rewrite(&plan).await;
+    assert!(matches!(t.commit(&plan, &written, "a2").await, Outcome::Landed { .. }));
+    assert_eq!(t.rows().await, ["1|a", "3|c", "4|d"]);
+    let delete = deleted.deletes[0].path.as_str();
+    assert_eq!(oracle::live(&t.load().await).await.iter().filter(|l| l.file.file_path() == delete).count(), 1);
+
+    // It goes with the last file that it covers.
+    t.compact(&f1, "a3").await;
+    assert_eq!(t.rows().await, ["1|a", "3|c", "4|d"]);
+    assert_eq!(oracle::live(&t.load().await).await.iter().filter(|l| l.file.file_path() == delete).count(), 0);
+}
+
+#[tokio::test]
+async fn h02_a_delete_after_our_commit_reaches_the_outputs() {
+    let t = Table::plain().create().await;
+    let f1 = t.append([row(1, "a", 0), row(2, "b", 0)]).await;
+    t.compact(&f1, "a1").await;
+    t.change().delete_equal(&["id"], [row(2, "", 0)]).commit().await;
+    assert_eq!(t.rows().await, ["1|a"]);
+}

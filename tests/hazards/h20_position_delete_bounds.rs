@@ -1,0 +1,54 @@
+//! Position deletes reach files of their own commit, and are read whatever the
+//! bounds in their manifest entries say.
+
+use crate::reading::value::{Value, row};
+use crate::reading::{Lake, path_bounds};
+
+#[tokio::test]
+async fn h20_a_position_delete_of_the_same_commit_applies() {
+    let mut lake = Lake::id_v();
+    let f1 = lake.append(1, &[row(1, "a"), row(2, "b")]);
+    lake.delete_positions(1, &[(&f1, 0)]);
+    assert_eq!(lake.values().await, [row(2, "b")]);
+}
+
+#[tokio::test]
+async fn h20_inverted_and_cut_path_bounds_lose_no_delete() {
+    let mut lake = Lake::id_v();
+    let f1 = lake.append(1, &[row(1, "a"), row(2, "b")]);
+    let f2 = lake.append(1, &[row(3, "c"), row(4, "d")]);
+    // given one delete file with inverted bounds, and one over both with bounds cut to sixteen bytes
+    let (lower, upper) = path_bounds("z", "a");
+    lake.delete_positions_with(2, &[(&f1, 0)], |b| b.lower_bounds(lower).upper_bounds(upper));
+    let (lower, upper) = path_bounds(&f1[..16], &f2[..16]);
+    lake.delete_positions_with(2, &[(&f1, 1), (&f2, 1)], |b| b.lower_bounds(lower).upper_bounds(upper));
+    assert_eq!(lake.values().await, [row(3, "c")]);
+}
+
+#[tokio::test]
+async fn h20_another_spelling_of_the_path_is_the_same_file() {
+    let mut lake = Lake::id_v();
+    let f1 = lake.append(1, &[row(1, "a"), row(2, "b")]);
+    lake.delete_positions(2, &[(&f1.replace("file:///", "file:/"), 1), ("file:///elsewhere/data-001.parquet", 0)]);
+    assert_eq!(lake.values().await, [row(1, "a")]);
+}
+
+#[tokio::test]
+async fn h20_an_older_position_delete_does_not_reach_a_newer_file() {
+    let mut lake = Lake::id_v();
+    let f1 = lake.append(1, &[row(1, "a")]);
+    let f2 = lake.append(3, &[row(2, "b")]);
+    lake.delete_positions(2, &[(&f1, 0), (&f2, 0)]);
+    assert_eq!(lake.values().await, [row(2, "b")]);
+}
+
+#[tokio::test]
+async fn h20_positions_beyond_the_end_delete_nothing_and_repeats_count_once() {
+    let mut lake = Lake::id_v();
+    let f1 = lake.append(1, &[row(1, "a"), row(2, "b")]);
+    lake.delete_positions(2, &[(&f1, 1), (&f1, 1), (&f1, 900)]);
+    lake.delete_positions(3, &[(&f1, 1)]);
+    let (_, summary) = lake.read().await.unwrap();
+    assert_eq!((summary.rows_in, summary.rows_deleted, summary.rows_deleted_by_position), (2, 1, 1));
+    assert_eq!(lake.values().await, [vec![Value::Int(1), Value::text("a")]]);
+}
