@@ -36,10 +36,13 @@ const FOOTER_GUESS: usize = 64 << 10;
 impl Input {
     /// Opens all inputs of a plan, in its order.
     pub async fn open_all(io: &FileIO, plan: &Plan, control: &dyn Control) -> Result<Vec<Self>> {
-        let opened = plan.inputs.iter().map(|file| async move {
-            control.check()?;
-            Self::open(io, file).await
-        });
+        let mut opened = Vec::new();
+        for file in &plan.inputs {
+            opened.push(async move {
+                control.check()?;
+                Self::open(io, file).await
+            });
+        }
         stream::iter(opened).buffered(AT_ONCE).try_collect().await
     }
 
