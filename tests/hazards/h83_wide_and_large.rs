@@ -44,6 +44,13 @@ async fn h83_five_thousand_columns_of_ten_rows_are_one_row_group() {
 }
 
 #[tokio::test]
+async fn h83_many_batches_of_a_wide_table_are_one_row_group() {
+    let (lake, batch) = wide();
+    let made = lake.encode("a", vec![batch; 20], 512 * MIB, 256 * MIB).await.unwrap();
+    assert_eq!((made[0].output.records, made[0].data_file.split_offsets().unwrap().len()), (200, 1));
+}
+
+#[tokio::test]
 async fn h83_row_groups_end_by_memory_before_they_end_by_rows() {
     let lake = Lake::new(vec![("blob", primitive(PrimitiveType::Binary))], &[]);
     let batches: Vec<_> =
