@@ -24,8 +24,8 @@ use crate::parquet::tap::Tap;
 
 /// Row groups of more rows than this gain nothing.
 const MOST_ROWS: usize = 1 << 20;
-/// Memory that the encoder of one column takes before it holds a value.
-const COLUMN_BYTES: u64 = 4 << 10;
+/// Share of half a row group's memory that one column takes, values or none.
+const COLUMN_BYTES: u64 = 6 << 10;
 /// Memory that an empty dictionary takes.
 const DICTIONARY_BYTES: u64 = 80 << 10;
 
