@@ -301,7 +301,9 @@ fn looked(how: &How) -> Looked {
 /// When a decision that only time holds up is due again.
 fn eligible_again(decision: &Decision) -> Option<i64> {
     match &decision.verdict {
-        Verdict::Not { reason: Reason::TooNew { until_ms } | Reason::CoolingDown { until_ms } | Reason::QuietWindow { until_ms } } => Some(*until_ms),
+        Verdict::Not { reason: Reason::TooNew { until_ms } | Reason::CoolingDown { until_ms } | Reason::QuietWindow { until_ms } } => {
+            Some(*until_ms)
+        }
         _ => None,
     }
 }

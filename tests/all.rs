@@ -20,6 +20,7 @@ mod reading;
 mod rewrite {
     mod encode;
     mod metrics;
+    mod run;
     mod splice;
     pub mod support;
 }

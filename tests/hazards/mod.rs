@@ -1,4 +1,4 @@
-//! One file a hazard, named after it.
+//! One file for each hazard: its tests hold it, or show the named refusal.
 
 mod h01_delete_during_rewrite;
 mod h02_starting_sequence_number;
@@ -15,12 +15,14 @@ mod h22_both_kinds_of_delete;
 mod h32_files_without_ids;
 mod h42_partial_progress;
 mod h43_invalid_parquet;
+mod h43_spliced_files;
 mod h43_spliced_files_open;
 mod h54_stuck_committing;
 mod h61_metrics_modes;
 mod h63_writer_properties;
 mod h70_bin_just_over_target;
 mod h70_bin_over_target;
+mod h70_even_outputs;
 mod h74_never_commits_under_a_stream;
 mod h75_stale_plan;
 mod h76_policy_loops;

@@ -164,4 +164,3 @@ pub fn value(array: &dyn Array, row: usize) -> Value {
         other => panic!("{other}"),
     }
 }
-
