@@ -82,6 +82,20 @@ fn entries_that_a_merge_carries_over_are_not_added_again() {
 }
 
 #[test]
+fn entries_copied_with_their_old_snapshot_and_status_are_not_added_again() {
+    let (mut world, orient) = five();
+    world.careless = true;
+    world.rewrite_manifests();
+    world.commit(Make::delete(world.live_keys().into_iter().take(1)));
+    world.commit(Make::append([data(&part("a"), 7, 3)]));
+    look(&orient, &world.load());
+    world.commit(Make { merge: true, ..Make::append([data(&part("a"), 7, 3)]) });
+    let absorbed = right_look(&orient, &world.load());
+    assert_eq!((absorbed.how, absorbed.entries_read), (How::Incremental { snapshots: 1 }, 7));
+    assert_eq!(absorbed.state.layout.partition(&part("a")).unwrap().data.files, 6);
+}
+
+#[test]
 fn a_partition_goes_with_its_last_file() {
     let (mut world, orient) = five();
     world.commit(Make::append([data(&part("b"), 7, 3)]));
@@ -90,7 +104,7 @@ fn a_partition_goes_with_its_last_file() {
     world.commit(Make::delete(last));
     let absorbed = right_look(&orient, &world.load());
     assert_eq!(absorbed.state.layout.partition(&part("b")), None);
-    assert_eq!(absorbed.state.history.partitions().contains_key(&part("b")), false);
+    assert!(!absorbed.state.history.partitions().contains_key(&part("b")));
     assert_eq!(absorbed.touched, [part("b")].into());
 }
 

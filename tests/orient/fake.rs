@@ -108,6 +108,8 @@ pub struct World {
     pub counts: bool,
     /// What new manifests' rows add to their count of live records.
     pub misstate: u64,
+    /// Whether a merge copies entries of older snapshots with their old status.
+    pub careless: bool,
     next: i64,
     pub read: ReadLog,
 }
@@ -131,7 +133,7 @@ impl World {
             created_ms: 0,
             refused: Vec::new(),
         };
-        Self { view, lists: BTreeMap::new(), counts: true, misstate: 0, next: 100, read: ReadLog::default() }
+        Self { view, lists: BTreeMap::new(), counts: true, misstate: 0, careless: false, next: 100, read: ReadLog::default() }
     }
 
     /// A table whose first commit holds these files.
@@ -234,10 +236,11 @@ impl World {
         for manifest in manifests {
             let entries = kinds.entry((manifest.row.spec_id, manifest.row.deletes)).or_default();
             for mut entry in manifest.entries.iter().cloned() {
-                if entry.snapshot_id != id && entry.status == EntryStatus::Deleted {
+                let old = entry.snapshot_id != id && !self.careless;
+                if old && entry.status == EntryStatus::Deleted {
                     continue;
                 }
-                if entry.snapshot_id != id {
+                if old {
                     entry.status = EntryStatus::Existing;
                 }
                 entries.push(entry);

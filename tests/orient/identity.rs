@@ -82,15 +82,18 @@ struct Setting {
     format_version: u8,
     counts: bool,
     misstate: u64,
+    careless: bool,
     cache_bytes: u64,
 }
 
 fn setting() -> impl Strategy<Value = Setting> {
     let honest = prop_oneof![4 => Just((true, 0)), 1 => Just((false, 0)), 1 => Just((true, 5))];
-    (1..=2_u8, honest, prop::sample::select(vec![0, 1 << 30])).prop_map(|(format_version, (counts, misstate), cache_bytes)| Setting {
+    let draws = (1..=2_u8, honest, any::<bool>(), prop::sample::select(vec![0, 1 << 30]));
+    draws.prop_map(|(format_version, (counts, misstate), careless, cache_bytes)| Setting {
         format_version,
         counts,
         misstate,
+        careless,
         cache_bytes,
     })
 }
@@ -107,7 +110,7 @@ struct Play {
 impl Play {
     fn new(setting: &Setting) -> Self {
         let mut world = World::new(setting.format_version);
-        (world.counts, world.misstate) = (setting.counts, setting.misstate);
+        (world.counts, world.misstate, world.careless) = (setting.counts, setting.misstate, setting.careless);
         let checkpoints = Arc::new(InMemory::default());
         let orient = Orient::new(setting.cache_bytes, checkpoints.clone());
         Self { loads: vec![world.load()], world, checkpoints, orient, cache_bytes: setting.cache_bytes, now_ms: 0 }
