@@ -6,7 +6,7 @@ use afterwrite::lake::Table;
 use afterwrite::model::ident::TableName;
 use afterwrite::model::layout::SizeScale;
 use afterwrite::model::policy::CostModel;
-use afterwrite::model::table::Operation;
+use afterwrite::model::table::{Operation, SpecInfo};
 use afterwrite::orient::checkpoint::InMemory;
 use afterwrite::orient::{Absorbed, How, Key, Orient, Reason, recompute, traits};
 use futures::executor::block_on;
@@ -321,6 +321,28 @@ fn taking_our_own_commit_back_is_nobodys_activity() {
     assert_eq!(absorbed.how, How::Undone { undone: 1, added: 0 });
     assert_eq!(absorbed.state.history.table().last_foreign_ms, None);
     assert_eq!(absorbed.state.history.table().rewritten_bytes, 50);
+}
+
+#[test]
+fn of_two_looks_at_one_moment_only_one_reads() {
+    let (mut world, orient) = five();
+    world.commit(Make::append([data(&part("b"), 7, 3)]));
+    let load = world.load();
+    let (one, two) = block_on(futures::future::join(orient.absorb(&load, SCALE, 0), orient.absorb(&load, SCALE, 0)));
+    assert_eq!((one.unwrap().how, two.unwrap().how), (How::Incremental { snapshots: 1 }, How::Unchanged));
+    assert_eq!(world.reads(), 1);
+}
+
+#[test]
+fn a_known_head_still_tells_of_new_specs_and_of_commits_on_other_branches() {
+    let (mut world, orient) = five();
+    let stale = world.load();
+    world.view.specs.insert(9, Arc::new(SpecInfo { id: 9, fields: Vec::new(), unpartitioned: true }));
+    world.view.last_sequence_number += 1;
+    let absorbed = right_look(&orient, &world.load());
+    assert_eq!((absorbed.how, world.reads()), (How::Unchanged, 5));
+    assert!(absorbed.state.layout.unpartitioned().contains(&9));
+    assert_eq!(look(&orient, &stale).how, How::Stale);
 }
 
 #[test]
