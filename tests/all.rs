@@ -26,3 +26,12 @@ mod rewrite {
 }
 mod serve;
 mod catalog;
+mod hazards {
+    mod h100_shared_puffin;
+    mod h112_silent_writers;
+    mod h24_old_pointer;
+    mod h91_lost_events;
+    mod h96_awkward_partitions;
+}
+
+mod orient;
