@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use afterwrite::model::killpoint::KillPoint;
 
 use super::fake::{Fault, Foreign};
-use super::world::{Ran, World, noting};
+use super::world::{World, noting};
 
 #[tokio::test]
 async fn a_restart_after_death_at_any_point_leaves_rows_right_and_nothing_behind() {
@@ -19,7 +19,7 @@ async fn a_restart_after_death_at_any_point_leaves_rows_right_and_nothing_behind
                     s.faults.push_back(fault);
                     s.spare = passes == 1;
                 });
-                if let Ran::Died = world.run(world.lake.plan(4), Some((point, passes))).await {
+                if world.run(world.lake.plan(4), Some((point, passes))).await.is_none() {
                     died.insert(point);
                 }
                 let act = world.settle().await;
