@@ -73,7 +73,9 @@ async fn h20_a_delete_file_of_another_writer_with_the_row_column_is_read() {
     ]));
     let rows = batch(&schema, &[vec![Value::Struct(vec![Value::Int(1)]), Value::Int(0), Value::text(&f1)]]);
     let path = lake.path("pos");
-    let encoded = WriterProperties::builder().set_dictionary_enabled(false).set_encoding(Encoding::DELTA_LENGTH_BYTE_ARRAY);
+    let encoded = WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_column_encoding("file_path".into(), Encoding::DELTA_LENGTH_BYTE_ARRAY);
     write(&path, &rows, encoded.build());
     let file = describe(&path, DataContentType::PositionDeletes, &NullCounts(Default::default(), 1)).build().unwrap();
     lake.deletes.push(Placed { file, sequence: 2 });
