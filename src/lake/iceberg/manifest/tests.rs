@@ -276,7 +276,7 @@ async fn what_does_not_fit_is_damage_that_names_the_manifest() {
     let short = bytes.get(..bytes.len() - 20).unwrap();
     assert!(read(short, &manifest).starts_with("memory://t/m.avro: the manifest list says"));
     assert!(read(short, &ManifestRef { bytes: 0, ..manifest.clone() }).starts_with("memory://t/m.avro: "));
-    assert!(read(b"", &ManifestRef { bytes: 0, ..manifest.clone() }).contains("ends within its header"));
+    assert!(read(b"", &ManifestRef { bytes: 0, ..manifest.clone() }).contains("ends too early"));
     assert!(read(&bytes, &ManifestRef { deletes: true, ..manifest.clone() }).contains("that the list calls deletes"));
     assert!(read(&bytes, &ManifestRef { spec_id: 4, ..manifest.clone() }).contains("the manifest says 0"));
     let wrong_type = table(&[PrimitiveType::String], Transform::Identity, FormatVersion::V2);
