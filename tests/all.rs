@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod architecture;
+mod catalog;
 #[allow(dead_code)]
 mod fixture;
 mod flow;
@@ -16,6 +17,7 @@ mod laws {
     mod selection;
 }
 mod observe;
+mod orient;
 mod reading;
 mod rewrite {
     mod encode;
@@ -25,13 +27,3 @@ mod rewrite {
     pub mod support;
 }
 mod serve;
-mod catalog;
-mod hazards {
-    mod h100_shared_puffin;
-    mod h112_silent_writers;
-    mod h24_old_pointer;
-    mod h91_lost_events;
-    mod h96_awkward_partitions;
-}
-
-mod orient;

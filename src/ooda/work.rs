@@ -220,7 +220,9 @@ fn tell(result: &JobResult) {
         JobVerdict::Committed => JobEnd::Committed,
         JobVerdict::Cancelled | JobVerdict::Stopped { .. } => JobEnd::Cancelled,
         JobVerdict::Busy | JobVerdict::Paused | JobVerdict::Replan { .. } | JobVerdict::Dropped { .. } => JobEnd::Yielded,
-        JobVerdict::Refused { .. } | JobVerdict::Disproved { .. } | JobVerdict::Failed { .. } | JobVerdict::Unresolved { .. } => JobEnd::Failed,
+        JobVerdict::Refused { .. } | JobVerdict::Disproved { .. } | JobVerdict::Failed { .. } | JobVerdict::Unresolved { .. } => {
+            JobEnd::Failed
+        }
     };
     telemetry::job_ended(end, result.seconds());
     telemetry::budget_spent(numbers.gb_hours);

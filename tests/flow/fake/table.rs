@@ -63,6 +63,7 @@ impl FakeTable {
             reference: "main".into(),
             head: version.head,
             snapshots: version.snapshots.iter().map(|(id, s)| (*id, s.info.clone())).collect(),
+            last_sequence_number: version.snapshots.values().map(|s| s.info.sequence_number).max().unwrap_or_default(),
             specs: BTreeMap::new(),
             properties: BTreeMap::new(),
             created_ms: 0,
