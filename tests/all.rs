@@ -22,8 +22,10 @@ mod reading;
 mod rewrite {
     mod encode;
     mod metrics;
+    pub mod repack;
     mod run;
     mod splice;
     pub mod support;
+    pub mod walker;
 }
 mod serve;

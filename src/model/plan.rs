@@ -65,6 +65,9 @@ pub struct ScopeFiles {
 pub enum Path {
     /// Row groups copied whole; nothing is decoded.
     Splice,
+    /// Pages of small row groups put together as healthy ones; values are not
+    /// decoded.
+    RePack,
     /// Values decoded and encoded.
     ReEncode,
 }

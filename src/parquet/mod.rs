@@ -1,5 +1,17 @@
-//! Parquet files as such: what a footer claims, and how far it can be believed.
+//! Parquet files as such: what a footer claims and how far it can be believed,
+//! and pages: chunks of one column joined without decoding their values.
 //! Knows nothing of tables.
 
+pub mod body;
+pub mod chunk;
+pub mod codec;
+pub mod dictionary;
+pub mod fault;
+pub mod header;
+pub mod hybrid;
+pub mod index;
+pub mod repack;
+pub mod statistics;
 pub mod tap;
+pub mod thrift;
 pub mod trust;

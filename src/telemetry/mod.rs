@@ -262,6 +262,7 @@ pub fn jobs_running(count: usize) {
 pub fn rewritten(path: Path, bytes_in: u64, bytes_out: u64, files_in: u64, files_out: u64) {
     let path = match path {
         Path::Splice => "splice",
+        Path::RePack => "re-pack",
         Path::ReEncode => "re-encode",
     };
     counter!(REWRITTEN_BYTES, "path" => path).increment(bytes_in);

@@ -11,6 +11,7 @@ mod h111_rollback_before_commit;
 mod h112_silent_writers;
 mod h113_quadratic_rewriting;
 mod h114_planted_readers;
+mod h115_dictionary_after_plain;
 mod h14_whole_files;
 mod h15_compaction_is_a_replace;
 mod h16_dead_entries_stay_dead;

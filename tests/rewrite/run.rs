@@ -8,6 +8,8 @@ use afterwrite::lake::{Error, Written};
 use afterwrite::model::plan::{AttemptId, Path, Plan};
 use afterwrite::model::refusal::Refusal;
 use arrow_array::{Float64Array, Int64Array, RecordBatch};
+use parquet::basic::Compression;
+use parquet::file::metadata::ParquetMetaDataReader;
 use parquet::file::properties::WriterProperties;
 use serde_json::json;
 
@@ -64,6 +66,51 @@ async fn healthy_row_groups_are_spliced_and_proven() {
     let detail = written.detail.downcast_ref::<Detail>().unwrap();
     assert!(detail.read.is_none());
     assert_eq!(detail.data_files[0].file_path(), written.outputs[0].path);
+}
+
+#[tokio::test]
+async fn small_row_groups_are_repacked_and_proven() {
+    let mut lake = Lake::new(json!([
+        {"id": 1, "name": "n", "required": false, "type": "long"},
+        {"id": 2, "name": "f", "required": false, "type": "double"},
+    ]));
+    for file in 0..4i64 {
+        let numbers = Int64Array::from_iter((0..5000).map(|n| (n % 9 != 0).then_some(file + n % 50)));
+        let floats = Float64Array::from_iter((0..5000).map(|n| Some(if n % 100 == 0 { f64::NAN } else { f64::from(n % 300) })));
+        let rows = RecordBatch::try_new(lake.arrow(), vec![Arc::new(numbers), Arc::new(floats)]).unwrap();
+        lake.append_batch(1, &rows, WriterProperties::builder().set_max_row_group_row_count(Some(2500)).build());
+    }
+    let plan = lake.plan();
+    let written = rewrite(&lake, &plan).await;
+    assert_eq!((written.path, written.outputs.len(), written.rows_in), (Path::RePack, 1, 20_000));
+    assert!(written.path_reason.starts_with("row groups hold 2500 rows and "), "{}", written.path_reason);
+    let footer = ParquetMetaDataReader::new().parse_and_finish(&std::fs::File::open(local(&written)).unwrap()).unwrap();
+    assert_eq!(footer.num_row_groups(), 1);
+}
+
+#[tokio::test]
+async fn a_value_changed_in_a_repacked_output_fails_the_proof() {
+    let mut lake = Lake::new(json!([{"id": 1, "name": "n", "required": false, "type": "long"}]));
+    for file in 0..2i64 {
+        let rows =
+            RecordBatch::try_new(lake.arrow(), vec![Arc::new(Int64Array::from_iter_values((0..3000).map(|n| n * 3 + file)))]).unwrap();
+        let properties = WriterProperties::builder().set_dictionary_enabled(false).set_compression(Compression::UNCOMPRESSED);
+        lake.append_batch(1, &rows, properties.build());
+    }
+    lake.properties.insert("write.parquet.compression-codec".into(), "uncompressed".into());
+    let (table, plan) = (lake.table().await, lake.plan());
+    let written = run(&table, &plan, &AttemptId("a1".into()), &Free).await.unwrap();
+    assert_eq!(written.path, Path::RePack);
+    let mut bytes = std::fs::read(local(&written)).unwrap();
+    let at = bytes.windows(8).position(|window| window == 300i64.to_le_bytes()).unwrap();
+    bytes[at..at + 8].copy_from_slice(&301i64.to_le_bytes());
+    std::fs::write(local(&written), bytes).unwrap();
+    let Err(Error::Proof(why)) = verify::run(&table, &plan, &written).await else { panic!("not caught") };
+    assert!(why.starts_with("column 1: read as "), "{why}");
+}
+
+fn local(written: &Written) -> String {
+    written.outputs[0].path.trim_start_matches("file://").to_owned()
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use afterwrite::lake::iceberg::read::schema::arrow_schema;
 use afterwrite::lake::iceberg::read::{ReadSummary, RowSource};
 use afterwrite::lake::iceberg::rewrite::input::Input;
 use afterwrite::lake::iceberg::rewrite::job::{Job, Made};
-use afterwrite::lake::iceberg::rewrite::{encode, splice};
+use afterwrite::lake::iceberg::rewrite::{encode, repack, splice};
 use afterwrite::lake::{Control, Error, Result};
 use afterwrite::model::ident::{TableIdent, TableName};
 use afterwrite::model::killpoint::KillPoint;
@@ -91,6 +91,19 @@ impl Lake {
         let job = Job::new(&self.io, &self.metadata, &plan, &AttemptId(attempt.into()), &self.watch)?;
         let inputs = Input::open_all(&self.io, &plan, &self.watch).await?;
         Ok(splice::write(&job, &inputs, &nans).await?.0)
+    }
+
+    pub async fn repack(
+        &self,
+        attempt: &str,
+        files: Vec<LiveFile>,
+        target: u64,
+        nans: HashMap<String, HashMap<i32, u64>>,
+    ) -> Result<Vec<Made>> {
+        let plan = plan(files, target, MEMORY);
+        let job = Job::new(&self.io, &self.metadata, &plan, &AttemptId(attempt.into()), &self.watch)?;
+        let inputs = Input::open_all(&self.io, &plan, &self.watch).await?;
+        Ok(repack::write(&job, &inputs, &nans).await?.0)
     }
 
     pub async fn read(&self, path: &str) -> Read {

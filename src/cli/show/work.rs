@@ -161,6 +161,7 @@ fn why(row: &CompactRow) -> String {
 fn path_name(path: Path) -> &'static str {
     match path {
         Path::Splice => "splice",
+        Path::RePack => "re-pack",
         Path::ReEncode => "re-encode",
     }
 }

@@ -3,13 +3,15 @@
 //! Two halves that share no step of the reading. Counts: rows and NULLs of the
 //! outputs, read back, against what the inputs' manifests and footers state.
 //! Values: ordered hashes of the columns read back against those taken while
-//! reading, or, where row groups were copied, the bytes of their chunks. A fault
+//! reading, by the proof itself where pages were re-packed, or, where row groups
+//! were copied, the bytes of their chunks. A fault
 //! of the reader that both sides of one half repeat is seen by the other.
 
 mod bounds;
 mod chunks;
 mod counts;
 mod readback;
+mod reread;
 
 use super::hash::row_hash;
 use super::read::file::Store;
@@ -46,6 +48,13 @@ pub async fn run(table: &IcebergTable, plan: &Plan, written: &Written) -> Result
         (Path::ReEncode, Some(read)) => {
             if (read.rows_in, read.rows_deleted) != (written.rows_in, written.rows_deleted) {
                 return Err(failed("", "the reader's row counts are not those of the rewrite"));
+            }
+            readback::same_columns(&read.columns, &back.columns)?
+        }
+        (Path::RePack, None) => {
+            let read = reread::read(table, plan).await?;
+            if (read.rows_in, read.rows_deleted) != (written.rows_in, written.rows_deleted) {
+                return Err(failed("", "the inputs hold other rows than were packed"));
             }
             readback::same_columns(&read.columns, &back.columns)?
         }

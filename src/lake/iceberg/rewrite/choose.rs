@@ -4,9 +4,9 @@ use parquet::basic::{ColumnOrder, Encoding};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::schema::types::SchemaDescriptor;
 
-use super::schema;
+use super::{repack, schema};
 use crate::model::plan::{Path, Plan};
-use crate::parquet::trust;
+use crate::parquet::{codec, trust};
 
 /// A way with the finding that decided it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,10 @@ const HEALTHY_ROWS: u64 = 120_000;
 /// fewer rows.
 const HEALTHY_BYTES: u64 = 64 << 20;
 
+/// Row groups of fewer rows have pages so small that keeping them costs more
+/// in every scan than encoding anew costs once.
+const LEAST_ROWS: u64 = 1000;
+
 /// What the plan alone decides: `Err` with the reason to encode anew.
 pub fn by_plan(plan: &Plan, sorted: bool) -> Result<(), String> {
     if let Some(file) = plan.inputs.iter().find(|file| !file.deletes.is_empty()) {
@@ -31,22 +35,61 @@ pub fn by_plan(plan: &Plan, sorted: bool) -> Result<(), String> {
     if sorted {
         return Err("the table has a sort order".into());
     }
-    // A file has at least one row group.
-    healthy(plan.inputs.len() as u64, plan.input_records(), plan.input_bytes())
+    Ok(())
 }
 
-/// What the footers of all inputs decide. `inputs` pairs each with its path.
-pub fn by_footers(plan: &Plan, table: &SchemaDescriptor, inputs: &[(&str, &ParquetMetaData)]) -> Choice {
-    match splices(plan, table, inputs) {
-        Ok(reason) => Choice { path: Path::Splice, reason },
-        Err(reason) => Choice { path: Path::ReEncode, reason },
+/// What the footers of all inputs decide. `inputs` pairs each with its path;
+/// `blooms` tells whether the table wants bloom filters.
+pub fn by_footers(plan: &Plan, table: &SchemaDescriptor, blooms: bool, inputs: &[(&str, &ParquetMetaData)]) -> Choice {
+    let total = match copied(plan, table, inputs) {
+        Ok(total) => total,
+        Err(reason) => return Choice { path: Path::ReEncode, reason },
+    };
+    let Err(small) = total.healthy() else {
+        return Choice { path: Path::Splice, reason: format!("{} row groups of {total}, one schema, no deletes", total.groups) };
+    };
+    match joined(plan, blooms, inputs, &total) {
+        Ok(()) => Choice { path: Path::RePack, reason: format!("{small}; one schema, no deletes") },
+        Err(why) => Choice { path: Path::ReEncode, reason: format!("{small}; {why}") },
     }
 }
 
-fn splices(plan: &Plan, table: &SchemaDescriptor, inputs: &[(&str, &ParquetMetaData)]) -> Result<String, String> {
+/// The row groups of all inputs together.
+#[derive(Default)]
+struct Total {
+    groups: u64,
+    rows: u64,
+    bytes: u64,
+}
+
+impl Total {
+    fn rows(&self) -> u64 {
+        self.rows / self.groups.max(1)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes / self.groups.max(1)
+    }
+
+    fn healthy(&self) -> Result<(), String> {
+        if self.rows() >= HEALTHY_ROWS || self.bytes() >= HEALTHY_BYTES {
+            return Ok(());
+        }
+        Err(format!("row groups hold {self}, fewer than {HEALTHY_ROWS} and {HEALTHY_BYTES}"))
+    }
+}
+
+impl std::fmt::Display for Total {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} rows and {} bytes on average", self.rows(), self.bytes())
+    }
+}
+
+/// Whether pages can be taken over at all.
+fn copied(plan: &Plan, table: &SchemaDescriptor, inputs: &[(&str, &ParquetMetaData)]) -> Result<Total, String> {
     let Some((_, first)) = inputs.first() else { return Err("there is no input".into()) };
     let first = first.file_metadata().schema_descr();
-    let (mut groups, mut rows, mut bytes) = (0u64, 0u64, 0u64);
+    let mut total = Total::default();
     for (path, footer) in inputs {
         let said = |why: String| format!("{path}: {why}");
         let file = footer.file_metadata();
@@ -64,25 +107,52 @@ fn splices(plan: &Plan, table: &SchemaDescriptor, inputs: &[(&str, &ParquetMetaD
             for chunk in group.columns() {
                 movable(chunk, plan.bound.memory).map_err(|why| said(format!("column {}: {why}", chunk.column_path())))?;
             }
-            groups += 1;
-            rows = rows.saturating_add(u64::try_from(group.num_rows()).unwrap_or(0));
-            bytes = bytes.saturating_add(u64::try_from(group.compressed_size()).unwrap_or(0));
+            total.groups += 1;
+            total.rows = total.rows.saturating_add(u64::try_from(group.num_rows()).unwrap_or(0));
+            total.bytes = total.bytes.saturating_add(u64::try_from(group.compressed_size()).unwrap_or(0));
         }
     }
-    healthy(groups, rows, bytes)?;
-    Ok(format!(
-        "{groups} row groups of {} rows and {} bytes on average, one schema, no deletes",
-        rows / groups.max(1),
-        bytes / groups.max(1)
-    ))
+    Ok(total)
 }
 
-fn healthy(groups: u64, rows: u64, bytes: u64) -> Result<(), String> {
-    let (rows, bytes) = (rows / groups.max(1), bytes / groups.max(1));
-    if rows >= HEALTHY_ROWS || bytes >= HEALTHY_BYTES {
-        return Ok(());
+/// Whether row groups can be joined page by page.
+fn joined(plan: &Plan, blooms: bool, inputs: &[(&str, &ParquetMetaData)], total: &Total) -> Result<(), String> {
+    if blooms {
+        return Err("the table wants bloom filters".into());
     }
-    Err(format!("row groups hold at most {rows} rows and {bytes} bytes on average, fewer than {HEALTHY_ROWS} and {HEALTHY_BYTES}"))
+    if total.rows() < LEAST_ROWS {
+        return Err(format!("pages are of fewer than {LEAST_ROWS} rows"));
+    }
+    for (path, footer) in inputs {
+        for (position, group) in footer.row_groups().iter().enumerate().filter(|(_, group)| group.num_rows() > 0) {
+            let bytes = u64::try_from(group.compressed_size()).unwrap_or(u64::MAX);
+            if bytes > repack::group_bytes(plan.bound.memory) {
+                return Err(format!("{path}: {bytes} bytes of a row group would have to be held in memory"));
+            }
+            let indexed = footer.offset_index().and_then(|index| index.get(position));
+            for (place, chunk) in group.columns().iter().enumerate() {
+                let indexed = indexed.is_some_and(|index| index.get(place).is_some_and(|index| !index.page_locations().is_empty()));
+                joinable(chunk, indexed, plan.bound.memory).map_err(|why| format!("{path}: column {}: {why}", chunk.column_path()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a column chunk's pages can be joined with others.
+fn joinable(chunk: &ColumnChunkMetaData, indexed: bool, memory: u64) -> Result<(), String> {
+    if !codec::supported(chunk.compression()) {
+        return Err(format!("its codec is {}", chunk.compression()));
+    }
+    // Pages of nested columns may begin inside a row where no index says where.
+    if chunk.column_descr().max_rep_level() > 0 && !indexed {
+        return Err("it is nested and has no offset index".into());
+    }
+    match u64::try_from(chunk.uncompressed_size()) {
+        Ok(bytes) if bytes <= memory / 8 => Ok(()),
+        Ok(bytes) => Err(format!("{bytes} bytes of it would have to be held in memory")),
+        Err(_) => Err("its size is negative".into()),
+    }
 }
 
 /// Without a defined order of a column its statistics mean nothing, and the

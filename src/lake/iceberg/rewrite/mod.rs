@@ -6,7 +6,9 @@ pub mod encode;
 mod human;
 pub mod input;
 pub mod job;
+mod parts;
 pub mod place;
+pub mod repack;
 pub mod schema;
 mod sink;
 mod space;
@@ -29,8 +31,9 @@ use crate::model::plan::{AttemptId, Path, Plan};
 pub struct Detail {
     /// The outputs as manifests will describe them, in row order.
     pub data_files: Vec<DataFile>,
-    /// What was read, for re-encoded outputs; `None` when row groups were
-    /// spliced (the proof compares chunk bytes instead).
+    /// What was read, for re-encoded outputs; `None` when pages were moved: the
+    /// proof compares the bytes of spliced chunks, and reads the inputs itself
+    /// for re-packed ones.
     pub read: Option<ReadSummary>,
 }
 
@@ -39,8 +42,9 @@ pub struct Detail {
 /// Invariants checked:
 /// * every path is told to `control` before its file is begun;
 /// * the store, where it is local, has room for the outputs;
-/// * row groups are copied only where the file says the same as the table in
-///   every column, no delete applies, and readers believe its statistics.
+/// * row groups or pages are copied only where the file says the same as the
+///   table in every column, no delete applies, and readers believe its
+///   statistics.
 ///
 /// A crash or an error leaves files that `control` was told of and nothing
 /// else: inputs and metadata are never touched.
@@ -49,10 +53,13 @@ pub async fn run(table: &IcebergTable, plan: &Plan, attempt: &AttemptId, control
     space::check(table.loaded.metadata.location(), room(plan))?;
     let (choice, inputs) = choose(&job).await?;
     let (made, read, bytes_read) = match choice.path {
-        Path::Splice => {
+        Path::Splice | Path::RePack => {
             let nans =
                 if job.leaves.iter().any(|leaf| leaf.is_float()) { input::nan_counts(table, plan).await? } else { Default::default() };
-            let (made, bytes) = splice::write(&job, &inputs, &nans).await?;
+            let (made, bytes) = match choice.path {
+                Path::Splice => splice::write(&job, &inputs, &nans).await?,
+                _ => repack::write(&job, &inputs, &nans).await?,
+            };
             (made, None, bytes)
         }
         Path::ReEncode => {
@@ -71,7 +78,7 @@ async fn choose(job: &Job<'_>) -> Result<(Choice, Vec<Input>)> {
     }
     let inputs = Input::open_all(job.io, job.plan, job.control).await?;
     let footers: Vec<_> = inputs.iter().map(|input| (input.path.as_str(), &input.footer)).collect();
-    let choice = choose::by_footers(job.plan, &job.columns, &footers);
+    let choice = choose::by_footers(job.plan, &job.columns, !job.properties.blooms.is_empty(), &footers);
     Ok((choice, inputs))
 }
 

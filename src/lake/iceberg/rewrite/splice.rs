@@ -9,8 +9,7 @@ use bytes::{Buf, Bytes};
 use parquet::bloom_filter::Sbbf;
 use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
-use parquet::file::page_index::column_index::ColumnIndexMetaData;
+use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::writer::SerializedFileWriter;
@@ -18,14 +17,13 @@ use parquet::file::writer::SerializedFileWriter;
 use super::cut;
 use super::input::Input;
 use super::job::{Job, Made};
+use super::parts::{Group, MOST_GROUPS, nans_of, span};
 use super::sink::Sink;
 use crate::lake::iceberg::properties::{CREATED_BY, schema_note};
 use crate::lake::{Error, Result};
 use crate::model::refusal::{Refusal, Refused};
 use crate::parquet::tap::Tap;
 
-/// Most row groups that a Parquet file can number.
-const MOST_GROUPS: usize = i16::MAX as usize;
 /// A row group no larger than this is read in one request.
 const ONE_READ: u64 = 8 << 20;
 /// A bloom filter whose length the footer leaves out is looked for in this many
@@ -38,8 +36,8 @@ const BLOOM_GUESS: u64 = (1 << 20) + 64;
 ///
 /// Memory held: one column chunk, or one small row group, twice.
 pub async fn write(job: &Job<'_>, inputs: &[Input], nans: &HashMap<String, HashMap<i32, u64>>) -> Result<(Vec<Made>, u64)> {
-    let groups: Vec<Group<'_>> = inputs.iter().flat_map(Group::all).filter(|group| group.meta.num_rows() > 0).collect();
-    let sizes: Vec<u64> = groups.iter().map(|group| u64::try_from(group.meta.compressed_size()).unwrap_or(0)).collect();
+    let groups = Group::with_rows(inputs);
+    let sizes: Vec<u64> = groups.iter().map(Group::bytes).collect();
     let files = cut::outputs(sizes.iter().sum(), job.plan.target_file_size);
     let mut made = Vec::new();
     let mut copy = Copy { job, read: 0 };
@@ -48,20 +46,6 @@ pub async fn write(job: &Job<'_>, inputs: &[Input], nans: &HashMap<String, HashM
         made.push(copy.output(made.len(), groups, nans).await?);
     }
     Ok((made, copy.read))
-}
-
-/// A row group of an input.
-#[derive(Clone, Copy)]
-struct Group<'a> {
-    input: &'a Input,
-    position: usize,
-    meta: &'a RowGroupMetaData,
-}
-
-impl<'a> Group<'a> {
-    fn all(input: &'a Input) -> impl Iterator<Item = Self> {
-        input.footer.row_groups().iter().enumerate().map(move |(position, meta)| Self { input, position, meta })
-    }
 }
 
 struct Copy<'a> {
@@ -84,9 +68,7 @@ impl Copy<'_> {
         for group in groups {
             self.job.control.check()?;
             self.group(*group, &mut writer, &mut sink).await?;
-            self.job
-                .control
-                .progress(u64::try_from(group.meta.num_rows()).unwrap_or(0), u64::try_from(group.meta.compressed_size()).unwrap_or(0));
+            self.job.control.progress(group.rows(), group.bytes());
         }
         let footer = writer.finish().map_err(failed)?;
         drop(writer);
@@ -96,7 +78,7 @@ impl Copy<'_> {
     async fn group(&mut self, group: Group<'_>, writer: &mut SerializedFileWriter<Tap>, sink: &mut Sink<'_>) -> Result<()> {
         let path = &group.input.path;
         let failed = |e| broken(path, e);
-        let ranges = group.meta.columns().iter().map(|chunk| range(path, chunk)).collect::<Result<Vec<_>>>()?;
+        let ranges = group.ranges()?;
         let whole = span(&ranges).filter(|span| span.end - span.start <= ONE_READ);
         let mut window = match whole {
             Some(span) => Some(self.window(group.input, span).await?),
@@ -113,8 +95,8 @@ impl Copy<'_> {
                 rows_written: u64::try_from(group.meta.num_rows()).unwrap_or(0),
                 metadata: chunk.clone(),
                 bloom_filter: self.bloom_filter(group.input, chunk).await?,
-                column_index: column_index(group, column),
-                offset_index: offset_index(group, column),
+                column_index: group.column_index(column),
+                offset_index: group.offset_index(column),
             };
             out.append_column(&pages, close).map_err(failed)?;
             sink.drain().await?;
@@ -146,49 +128,6 @@ impl Copy<'_> {
             Err(error) => Err(Error::damaged(&input.path, format!("bloom filter of {}: {error}", chunk.column_path()))),
         }
     }
-}
-
-/// NaN counts of an output: an input all of whose row groups went into it adds
-/// its own, one without NaNs adds none wherever its row groups went. A column
-/// is left out when an input does not tell.
-fn nans_of(job: &Job<'_>, groups: &[Group<'_>], nans: &HashMap<String, HashMap<i32, u64>>) -> HashMap<i32, u64> {
-    let mut parts: HashMap<&str, (usize, usize)> = HashMap::new();
-    for group in groups {
-        let all = group.input.footer.row_groups().iter().filter(|g| g.num_rows() > 0).count();
-        parts.entry(&group.input.path).or_insert((0, all)).0 += 1;
-    }
-    let of_column = |id: i32| {
-        parts.iter().try_fold(0u64, |sum, (path, (here, all))| match *nans.get(*path)?.get(&id)? {
-            0 => Some(sum),
-            count if here == all => sum.checked_add(count),
-            _ => None,
-        })
-    };
-    job.leaves.iter().filter(|leaf| leaf.is_float()).filter_map(|leaf| Some((leaf.id, of_column(leaf.id)?))).collect()
-}
-
-fn column_index(group: Group<'_>, column: usize) -> Option<ColumnIndexMetaData> {
-    let index = group.input.footer.column_index()?.get(group.position)?.get(column)?;
-    (!matches!(index, ColumnIndexMetaData::NONE)).then(|| index.clone())
-}
-
-fn offset_index(group: Group<'_>, column: usize) -> Option<parquet::file::page_index::offset_index::OffsetIndexMetaData> {
-    group.input.footer.offset_index()?.get(group.position)?.get(column).cloned()
-}
-
-/// Where a chunk's pages lie, dictionary first.
-fn range(path: &str, chunk: &ColumnChunkMetaData) -> Result<Range<u64>> {
-    let start = chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset());
-    let place = u64::try_from(start).ok().zip(u64::try_from(chunk.compressed_size()).ok());
-    let end = place.and_then(|(start, length)| start.checked_add(length));
-    match place.zip(end) {
-        Some(((start, _), end)) => Ok(start..end),
-        None => Err(Error::damaged(path, format!("column {} has no place in the file", chunk.column_path()))),
-    }
-}
-
-fn span(ranges: &[Range<u64>]) -> Option<Range<u64>> {
-    Some(ranges.iter().map(|r| r.start).min()?..ranges.iter().map(|r| r.end).max()?)
 }
 
 fn broken(path: &str, error: ParquetError) -> Error {

@@ -77,7 +77,7 @@ impl Footer {
 fn choice(footers: &[Footer]) -> Choice {
     let built: Vec<_> = footers.iter().map(Footer::build).collect();
     let inputs: Vec<_> = built.iter().zip(["f0", "f1", "f2"]).map(|(footer, path)| (path, footer)).collect();
-    by_footers(&plan(&[(1, 1)]), &columns(TABLE), &inputs)
+    by_footers(&plan(&[(1, 1)]), &columns(TABLE), false, &inputs)
 }
 
 #[test]
@@ -91,8 +91,8 @@ fn healthy_row_groups_of_one_schema_are_spliced() {
 fn anything_else_is_encoded_anew_with_its_reason() {
     let cases: Vec<(Footer, &str)> = vec![
         (
-            Footer { rows: 119_999, ..Footer::default() },
-            "row groups hold at most 119999 rows and 1000 bytes on average, fewer than 120000 and 67108864",
+            Footer { rows: 999, ..Footer::default() },
+            "row groups hold 999 rows and 1000 bytes on average, fewer than 120000 and 67108864; pages are of fewer than 1000 rows",
         ),
         (Footer { created_by: None, ..Footer::default() }, "f0: its writer did not name itself"),
         (
@@ -137,13 +137,36 @@ fn inputs_that_spell_one_schema_differently_are_encoded_anew() {
 }
 
 #[test]
-fn deletes_a_sort_order_and_small_files_are_seen_before_any_footer() {
+fn small_row_groups_are_joined_page_by_page() {
+    let small = |rows, chunk| Footer { rows, chunk, ..Footer::default() };
+    let said = "row groups hold 119999 rows and 1000 bytes on average, fewer than 120000 and 67108864";
+    let chosen = choice(&[small(119_999, |c| c)]);
+    assert_eq!(chosen, Choice { path: Path::RePack, reason: format!("{said}; one schema, no deletes") });
+    assert_eq!(choice(&[small(1000, |c| c)]).path, Path::RePack);
+    let framed = choice(&[small(119_999, |c| c.set_compression(Compression::LZ4))]);
+    assert_eq!(framed, Choice { path: Path::ReEncode, reason: format!("{said}; f0: column \"n\": its codec is LZ4") });
+    let large = choice(&[small(119_999, |c| c.set_total_uncompressed_size(65 << 20))]);
+    let held = "f0: column \"n\": 68157440 bytes of it would have to be held in memory";
+    assert_eq!(large, Choice { path: Path::ReEncode, reason: format!("{said}; {held}") });
+}
+
+#[test]
+fn what_joining_pages_would_lose_is_encoded_anew() {
+    let footer = Footer { rows: 5000, ..Footer::default() }.build();
+    let chosen = |blooms| by_footers(&plan(&[(1, 1)]), &columns(TABLE), blooms, &[("f0", &footer)]);
+    assert_eq!(chosen(false).path, Path::RePack);
+    assert!(chosen(true).reason.ends_with("; the table wants bloom filters"), "{}", chosen(true).reason);
+    let nested = "message table { REQUIRED group l (LIST) = 1 { REPEATED group list { OPTIONAL INT64 element = 2; } } }";
+    let footer = Footer { schema: nested, rows: 5000, ..Footer::default() }.build();
+    let chosen = by_footers(&plan(&[(1, 1)]), &columns(nested), false, &[("f0", &footer)]);
+    assert!(chosen.reason.ends_with("it is nested and has no offset index"), "{}", chosen.reason);
+}
+
+#[test]
+fn deletes_and_a_sort_order_are_seen_before_any_footer() {
     let mut healthy = plan(&[(120_000, MIB), (120_000, MIB)]);
     assert_eq!(by_plan(&healthy, false), Ok(()));
-    assert_eq!(by_plan(&plan(&[(10, 64 * MIB)]), false), Ok(()));
     assert_eq!(by_plan(&healthy, true), Err("the table has a sort order".into()));
-    let small = by_plan(&plan(&[(120_000, MIB), (119_998, MIB)]), false);
-    assert_eq!(small, Err("row groups hold at most 119999 rows and 1048576 bytes on average, fewer than 120000 and 67108864".into()));
     if let Some(file) = healthy.inputs.last_mut() {
         file.deletes.push(crate::model::file::FileKey { path: "d".into(), offset: None });
     }

@@ -1,0 +1,206 @@
+//! Page bodies compressed and decompressed, within a size that is known before.
+
+use std::io::{Read, Write};
+
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use parquet::basic::Compression;
+
+use super::fault::Fault;
+
+/// Whether pages of this codec can be read and written. The framed LZ4 that
+/// engines read differently is not among them.
+pub fn supported(codec: Compression) -> bool {
+    !matches!(codec, Compression::LZO | Compression::LZ4)
+}
+
+/// Whether two codecs give pages that one reader reads: levels do not matter.
+pub fn same(a: Compression, b: Compression) -> bool {
+    std::mem::discriminant(&a) == std::mem::discriminant(&b)
+}
+
+/// Decompresses bodies, keeping its tables from one to the next.
+#[derive(Default)]
+pub struct Inflater {
+    zstd: Option<zstd::bulk::Decompressor<'static>>,
+    snappy: snap::raw::Decoder,
+}
+
+impl Inflater {
+    /// Appends the `size` bytes that `from` holds compressed.
+    ///
+    /// Errs `Damaged` when it holds more, fewer, or does not decompress.
+    pub fn inflate(&mut self, codec: Compression, from: &[u8], size: usize, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let start = out.len();
+        if size == 0 {
+            return Ok(());
+        }
+        if codec == Compression::UNCOMPRESSED {
+            out.extend_from_slice(from);
+        } else {
+            out.resize(start.saturating_add(size), 0);
+            let place = out.get_mut(start..).unwrap_or_default();
+            let found = self.fill(codec, from, place)?;
+            out.truncate(start.saturating_add(found));
+        }
+        if out.len() - start == size { Ok(()) } else { Err(Fault::damaged("a page does not have the size that its header states")) }
+    }
+
+    fn fill(&mut self, codec: Compression, from: &[u8], place: &mut [u8]) -> Result<usize, Fault> {
+        let broken = |e: &dyn std::fmt::Display| Fault::damaged(format_args!("a page does not decompress: {e}"));
+        match codec {
+            Compression::ZSTD(_) => {
+                let zstd = match &mut self.zstd {
+                    Some(zstd) => zstd,
+                    none => none.insert(zstd::bulk::Decompressor::new().map_err(|e| broken(&e))?),
+                };
+                zstd.decompress_to_buffer(from, place).map_err(|e| broken(&e))
+            }
+            Compression::SNAPPY => self.snappy.decompress(from, place).map_err(|e| broken(&e)),
+            Compression::LZ4_RAW => lz4_flex::block::decompress_into(from, place).map_err(|e| broken(&e)),
+            Compression::GZIP(_) => fill_from(MultiGzDecoder::new(from), place).map_err(|e| broken(&e)),
+            Compression::BROTLI(_) => fill_from(brotli::Decompressor::new(from, 4096), place).map_err(|e| broken(&e)),
+            other => Err(Fault::unfit(format_args!("pages are compressed by {other}"))),
+        }
+    }
+}
+
+/// Reads until the place is full or the stream ends; more is an error.
+fn fill_from(mut stream: impl Read, place: &mut [u8]) -> std::io::Result<usize> {
+    let mut done = 0;
+    while let Some(rest) = place.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match stream.read(rest)? {
+            0 => return Ok(done),
+            read => done += read,
+        }
+    }
+    if stream.read(&mut [0])? == 0 { Ok(done) } else { Err(std::io::Error::other("it is larger than its header states")) }
+}
+
+/// Compresses bodies by one codec.
+pub struct Deflater {
+    codec: Compression,
+    zstd: Option<zstd::bulk::Compressor<'static>>,
+    snappy: snap::raw::Encoder,
+}
+
+impl Deflater {
+    /// Errs `Unfit` on a codec that is not [`supported`].
+    pub fn new(codec: Compression) -> Result<Self, Fault> {
+        if !supported(codec) {
+            return Err(Fault::unfit(format_args!("pages cannot be compressed by {codec}")));
+        }
+        let zstd = match codec {
+            Compression::ZSTD(level) => Some(zstd::bulk::Compressor::new(level.compression_level()).map_err(|e| failed(&e))?),
+            _ => None,
+        };
+        Ok(Self { codec, zstd, snappy: snap::raw::Encoder::new() })
+    }
+
+    /// Its codec.
+    pub fn codec(&self) -> Compression {
+        self.codec
+    }
+
+    /// Appends `from` compressed.
+    ///
+    /// Errs `Unfit` when the codec's library fails.
+    pub fn deflate(&mut self, from: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
+        match (self.codec, &mut self.zstd) {
+            (Compression::UNCOMPRESSED, _) => out.extend_from_slice(from),
+            (Compression::ZSTD(_), Some(zstd)) => {
+                append(out, zstd::zstd_safe::compress_bound(from.len()), |place| {
+                    zstd.compress_to_buffer(from, place).map_err(|e| failed(&e))
+                })?;
+            }
+            (Compression::SNAPPY, _) => {
+                append(out, snap::raw::max_compress_len(from.len()), |place| self.snappy.compress(from, place).map_err(|e| failed(&e)))?;
+            }
+            (Compression::LZ4_RAW, _) => {
+                let most = lz4_flex::block::get_maximum_output_size(from.len());
+                append(out, most, |place| lz4_flex::block::compress_into(from, place).map_err(|e| failed(&e)))?;
+            }
+            (Compression::GZIP(level), _) => {
+                let mut stream = GzEncoder::new(out, flate2::Compression::new(level.compression_level()));
+                stream.write_all(from).and_then(|()| stream.finish().map(drop)).map_err(|e| failed(&e))?;
+            }
+            (Compression::BROTLI(level), _) => {
+                let mut stream = brotli::CompressorWriter::new(out, 32 << 10, level.compression_level(), 22);
+                stream.write_all(from).and_then(|()| stream.flush()).map_err(|e| failed(&e))?;
+            }
+            (other, _) => return Err(Fault::unfit(format_args!("pages cannot be compressed by {other}"))),
+        }
+        Ok(())
+    }
+}
+
+fn append(out: &mut Vec<u8>, most: usize, fill: impl FnOnce(&mut [u8]) -> Result<usize, Fault>) -> Result<(), Fault> {
+    let start = out.len();
+    out.resize(start.saturating_add(most), 0);
+    let done = fill(out.get_mut(start..).unwrap_or_default())?;
+    out.truncate(start.saturating_add(done));
+    Ok(())
+}
+
+fn failed(error: &dyn std::fmt::Display) -> Fault {
+    Fault::unfit(format_args!("a page does not compress: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use parquet::basic::{BrotliLevel, GzipLevel, ZstdLevel};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn codecs() -> Vec<Compression> {
+        vec![
+            Compression::UNCOMPRESSED,
+            Compression::SNAPPY,
+            Compression::LZ4_RAW,
+            Compression::GZIP(GzipLevel::default()),
+            Compression::BROTLI(BrotliLevel::default()),
+            Compression::ZSTD(ZstdLevel::default()),
+        ]
+    }
+
+    fn inflated(codec: Compression, from: &[u8], size: usize) -> Result<Vec<u8>, Fault> {
+        let mut out = b"before".to_vec();
+        Inflater::default().inflate(codec, from, size, &mut out)?;
+        Ok(out.split_off(6))
+    }
+
+    proptest! {
+        #[test]
+        fn every_codec_gives_back_what_it_took(body in prop::collection::vec(0u8..4, 0..3000)) {
+            for codec in codecs() {
+                let mut packed = b"before".to_vec();
+                Deflater::new(codec).unwrap().deflate(&body, &mut packed).unwrap();
+                let packed = &packed[6..];
+                prop_assert_eq!(&inflated(codec, packed, body.len()).unwrap(), &body, "{}", codec);
+                prop_assert!(matches!(inflated(codec, packed, body.len() + 1), Err(Fault::Damaged(_))), "{codec}");
+                if body.len() > 1 {
+                    prop_assert!(matches!(inflated(codec, packed, body.len() - 1), Err(Fault::Damaged(_))), "{codec}");
+                }
+            }
+        }
+
+        #[test]
+        fn noise_is_damaged_or_of_its_size(body in prop::collection::vec(any::<u8>(), 0..200), size in 1usize..400) {
+            for codec in codecs() {
+                match inflated(codec, &body, size) {
+                    Ok(out) => prop_assert_eq!(out.len(), size),
+                    Err(fault) => prop_assert!(matches!(fault, Fault::Damaged(_))),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_framed_lz4_is_left_alone() {
+        assert!(!supported(Compression::LZ4) && !supported(Compression::LZO));
+        assert!(Deflater::new(Compression::LZ4).is_err());
+        assert!(same(Compression::GZIP(GzipLevel::try_new(1).unwrap()), Compression::GZIP(GzipLevel::try_new(9).unwrap())));
+        assert!(!same(Compression::LZ4_RAW, Compression::SNAPPY));
+    }
+}

@@ -1,0 +1,288 @@
+//! Dictionaries of several chunks merged into one.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
+
+use parquet::basic::Type;
+use parquet::schema::types::ColumnDescriptor;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::fault::Fault;
+use super::hybrid;
+
+/// Bytes of a column's values in `PLAIN`; `None` where they differ and each has
+/// its length in front.
+///
+/// Errs `Unfit` on a type that has no dictionary.
+pub fn value_bytes(column: &ColumnDescriptor) -> Result<Option<usize>, Fault> {
+    match column.physical_type() {
+        Type::INT32 | Type::FLOAT => Ok(Some(4)),
+        Type::INT64 | Type::DOUBLE => Ok(Some(8)),
+        Type::INT96 => Ok(Some(12)),
+        Type::BYTE_ARRAY => Ok(None),
+        Type::FIXED_LEN_BYTE_ARRAY => match usize::try_from(column.type_length()) {
+            Ok(length) if length > 0 => Ok(Some(length)),
+            _ => Err(Fault::unfit("values of no length in a dictionary")),
+        },
+        Type::BOOLEAN => Err(Fault::unfit("booleans in a dictionary")),
+    }
+}
+
+/// The values of one chunk's dictionary page, each as `PLAIN` has it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Dictionary {
+    body: Vec<u8>,
+    /// Ends of the values in `body`.
+    ends: Vec<u32>,
+}
+
+impl Dictionary {
+    /// Finds the values in a page's inflated body.
+    ///
+    /// Errs `Damaged` when it holds fewer than `count`.
+    pub fn new(mut body: Vec<u8>, count: u32, value_bytes: Option<usize>) -> Result<Self, Fault> {
+        let (mut at, mut ends) = (0usize, Vec::new());
+        for _ in 0..count {
+            let length = match value_bytes {
+                Some(length) => length,
+                None => {
+                    let prefix = body.get(at..at.saturating_add(4)).and_then(|prefix| prefix.try_into().ok());
+                    let length = prefix.map(u32::from_le_bytes).and_then(|length| usize::try_from(length).ok());
+                    length.and_then(|length| length.checked_add(4)).ok_or_else(too_short)?
+                }
+            };
+            at = at.checked_add(length).filter(|end| *end <= body.len()).ok_or_else(too_short)?;
+            ends.push(u32::try_from(at).map_err(|_| too_short())?);
+        }
+        body.truncate(at);
+        Ok(Self { body, ends })
+    }
+
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether it has no values.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Bytes of its values.
+    pub fn bytes(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// A value in `PLAIN`; `None` past the end.
+    pub fn value(&self, id: u32) -> Option<&[u8]> {
+        self.body.get(self.range(usize::try_from(id).ok()?)?)
+    }
+
+    fn range(&self, place: usize) -> Option<Range<usize>> {
+        let start = place.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied())?;
+        Some(start as usize..*self.ends.get(place)? as usize)
+    }
+
+    fn values(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).filter_map(|place| self.body.get(self.range(place)?))
+    }
+
+    /// Appends the values of these ids in `PLAIN`.
+    ///
+    /// Errs `Damaged` on an id past the end, `Unfit` when they take more than
+    /// `most` bytes.
+    pub fn look_up(&self, ids: &[u32], most: usize, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let start = out.len();
+        for id in ids {
+            let value = self.value(*id).ok_or_else(|| Fault::damaged(format_args!("id {id} in a dictionary of {} values", self.len())))?;
+            if out.len() - start + value.len() > most {
+                return Err(Fault::unfit(format_args!("a page would take more than {most} bytes without its dictionary")));
+            }
+            out.extend_from_slice(value);
+        }
+        Ok(())
+    }
+}
+
+fn too_short() -> Fault {
+    Fault::damaged("a dictionary page holds fewer values than its header states")
+}
+
+/// How the ids of one chunk become those of the merged dictionary.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ids {
+    /// They are the same.
+    Same,
+    /// By this table.
+    Mapped(Vec<u32>),
+}
+
+/// One dictionary of the values of several.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Merged {
+    /// Its values in `PLAIN`.
+    pub body: Vec<u8>,
+    /// How many.
+    pub values: u32,
+    /// How each dictionary's ids become its own, in their order.
+    pub ids: Vec<Ids>,
+}
+
+impl Merged {
+    /// Bits of its ids; one at least, for readers that know no other.
+    pub fn width(&self) -> u32 {
+        hybrid::width(self.values.saturating_sub(1)).max(1)
+    }
+}
+
+/// Merges dictionaries, the one that occurs most often first: its ids stay.
+/// `None` when the values take more than `most` bytes, or would by what the
+/// first of them show.
+pub fn merge(dictionaries: &[&Dictionary], most: usize) -> Option<Merged> {
+    let all: usize = dictionaries.iter().map(|d| d.body.len()).sum();
+    let mut merging = Merging::default();
+    let mut ids: Vec<Option<Ids>> = dictionaries.iter().map(|_| None).collect();
+    let first = most_frequent(dictionaries)?;
+    let mut seen = 0;
+    for place in std::iter::once(first).chain((0..dictionaries.len()).filter(|place| *place != first)) {
+        let dictionary = dictionaries.get(place)?;
+        *ids.get_mut(place)? = Some(merging.add(dictionary)?);
+        seen += dictionary.body.len();
+        if merging.body.len() > most || hopeless(merging.body.len(), seen, all, most) {
+            return None;
+        }
+    }
+    Some(Merged { body: merging.body, values: merging.values, ids: ids.into_iter().collect::<Option<_>>()? })
+}
+
+/// Whether dictionaries that hardly share values will exceed the limit far.
+fn hopeless(merged: usize, seen: usize, all: usize, most: usize) -> bool {
+    let (merged, seen, all) = (merged as u128, seen as u128, all as u128);
+    seen * 8 > all && merged * 10 > seen * 8 && merged * all > seen * 2 * most as u128
+}
+
+fn most_frequent(dictionaries: &[&Dictionary]) -> Option<usize> {
+    let mut found: HashMap<&[u8], (usize, usize), BuildHasherDefault<Quick>> = HashMap::default();
+    for (place, dictionary) in dictionaries.iter().enumerate() {
+        found.entry(&dictionary.body).or_insert((0, place)).0 += 1;
+    }
+    found.into_values().max_by_key(|(times, place)| (*times, std::cmp::Reverse(*place))).map(|(_, place)| place)
+}
+
+#[derive(Default)]
+struct Merging<'a> {
+    body: Vec<u8>,
+    values: u32,
+    ids: HashMap<&'a [u8], u32, BuildHasherDefault<Quick>>,
+}
+
+impl<'a> Merging<'a> {
+    /// `None` when there are more values than ids.
+    fn add(&mut self, dictionary: &'a Dictionary) -> Option<Ids> {
+        // Values begin at the same places when the bytes are the same.
+        if self.body.starts_with(&dictionary.body) && dictionary.len() as u64 <= u64::from(self.values) {
+            return Some(Ids::Same);
+        }
+        let mut table = Vec::with_capacity(dictionary.len());
+        for value in dictionary.values() {
+            let next = self.values;
+            let id = *self.ids.entry(value).or_insert(next);
+            if id == next {
+                self.values = next.checked_add(1)?;
+                self.body.extend_from_slice(value);
+            }
+            table.push(id);
+        }
+        let same = table.iter().zip(0u32..).all(|(id, place)| *id == place);
+        Some(if same { Ids::Same } else { Ids::Mapped(table) })
+    }
+}
+
+/// Hashes byte strings fast.
+#[derive(Default)]
+struct Quick(u64);
+
+impl Hasher for Quick {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = xxh3_64_with_seed(bytes, self.0);
+    }
+
+    /// The length of the bytes that follow: they are hashed with it.
+    fn write_usize(&mut self, _: usize) {}
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn texts(values: &[&str]) -> Dictionary {
+        let body: Vec<u8> = values.iter().flat_map(|v| [&(v.len() as u32).to_le_bytes()[..], v.as_bytes()].concat()).collect();
+        Dictionary::new(body, values.len() as u32, None).unwrap()
+    }
+
+    fn merged(parts: &[&[&str]], most: usize) -> Option<Merged> {
+        let parts: Vec<Dictionary> = parts.iter().map(|values| texts(values)).collect();
+        merge(&parts.iter().collect::<Vec<_>>(), most)
+    }
+
+    #[test]
+    fn the_most_frequent_dictionary_keeps_its_ids() {
+        let found = merged(&[&["c", "a"], &["a", "b"], &["a", "b"], &["a"]], 100).unwrap();
+        assert_eq!(found.ids, [Ids::Mapped(vec![2, 0]), Ids::Same, Ids::Same, Ids::Same]);
+        assert_eq!((found.values, found.width()), (3, 2));
+        assert_eq!(found.body, texts(&["a", "b", "c"]).bytes());
+    }
+
+    #[test]
+    fn a_dictionary_that_grows_past_the_limit_is_none() {
+        assert!(merged(&[&["aaaa"], &["bbbb"]], 16).is_some());
+        assert!(merged(&[&["aaaa"], &["bbbb"]], 15).is_none());
+        assert!(merged(&[], 15).is_none());
+    }
+
+    #[test]
+    fn values_that_a_page_does_not_hold_are_damage() {
+        assert!(matches!(Dictionary::new(vec![0; 15], 2, Some(8)), Err(Fault::Damaged(_))));
+        assert!(matches!(Dictionary::new(vec![9, 0, 0, 0, 1], 1, None), Err(Fault::Damaged(_))));
+        assert!(matches!(Dictionary::new(vec![255; 4], 1, None), Err(Fault::Damaged(_))));
+        let pair = texts(&["a", "bc"]);
+        let mut out = Vec::new();
+        assert!(matches!(pair.look_up(&[0, 2], 100, &mut out), Err(Fault::Damaged(_))));
+        assert!(matches!(pair.look_up(&[0, 1], 10, &mut out), Err(Fault::Unfit(_))));
+        out.clear();
+        pair.look_up(&[1, 0], 11, &mut out).unwrap();
+        assert_eq!(out, [2, 0, 0, 0, b'b', b'c', 1, 0, 0, 0, b'a']);
+    }
+
+    #[test]
+    fn a_doubled_value_has_one_id() {
+        let found = merged(&[&["a", "a", "b"]], 100).unwrap();
+        assert_eq!((found.values, &found.ids), (2, &vec![Ids::Mapped(vec![0, 0, 1])]));
+    }
+
+    proptest! {
+        #[test]
+        fn every_id_still_means_its_value(parts in prop::collection::vec(prop::collection::vec("[a-c]{0,2}", 0..6), 1..6)) {
+            let parts: Vec<Dictionary> = parts.iter().map(|p| texts(&p.iter().map(String::as_str).collect::<Vec<_>>())).collect();
+            let found = merge(&parts.iter().collect::<Vec<_>>(), 10_000).unwrap();
+            let whole = Dictionary::new(found.body.clone(), found.values, None).unwrap();
+            for (part, ids) in parts.iter().zip(&found.ids) {
+                for id in 0..part.len() as u32 {
+                    let now = match ids {
+                        Ids::Same => id,
+                        Ids::Mapped(table) => table[id as usize],
+                    };
+                    prop_assert_eq!(whole.value(now), part.value(id));
+                    prop_assert!(now < 1 << found.width());
+                }
+            }
+        }
+    }
+}

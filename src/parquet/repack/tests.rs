@@ -1,0 +1,203 @@
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::PageType;
+use parquet::column::writer::ColumnCloseResult;
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataOptions, ParquetMetaDataReader};
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
+use parquet::file::writer::SerializedFileWriter;
+
+use super::*;
+
+const WISH: Wish = Wish { codec: Compression::UNCOMPRESSED, page: 1 << 20, chunk: 8 << 20 };
+
+fn properties() -> WriterPropertiesBuilder {
+    WriterProperties::builder().set_compression(Compression::UNCOMPRESSED)
+}
+
+/// The only chunk of a file with one column.
+fn part(values: ArrayRef, properties: WriterPropertiesBuilder) -> Part {
+    let rows = values.len() as u64;
+    let batch = RecordBatch::try_from_iter_with_nullable([("c", values, true)]).unwrap();
+    let mut file = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut file, batch.schema(), Some(properties.build())).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    let file = Bytes::from(file);
+    let footer = ParquetMetaDataReader::new()
+        .with_page_index_policy(PageIndexPolicy::Optional)
+        .with_metadata_options(Some(ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false)))
+        .parse_and_finish(&file)
+        .unwrap();
+    let meta = footer.row_group(0).column(0).clone();
+    let (start, length) = meta.byte_range();
+    let column_index = footer.column_index().map(|index| index[0][0].clone());
+    let offset_index = footer.offset_index().map(|index| index[0][0].clone());
+    Part { bytes: file.slice(start as usize..(start + length) as usize), meta, rows, column_index, offset_index }
+}
+
+fn texts(values: &[Option<&str>]) -> Part {
+    part(Arc::new(StringArray::from(values.to_vec())), properties())
+}
+
+/// The joined chunk as a file of its own, read.
+fn read(joined: &Joined, rows: u64) -> ArrayRef {
+    let mut file = Vec::new();
+    let schema = joined.meta.column_descr().self_type_ptr();
+    let root = parquet::schema::types::Type::group_type_builder("root").with_fields(vec![schema]).build().unwrap();
+    let mut writer = SerializedFileWriter::new(&mut file, Arc::new(root), Arc::new(WriterProperties::default())).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let close = ColumnCloseResult {
+        bytes_written: joined.bytes.len() as u64,
+        rows_written: rows,
+        metadata: joined.meta.clone(),
+        bloom_filter: None,
+        column_index: joined.column_index.clone(),
+        offset_index: Some(joined.offset_index.clone()),
+    };
+    group.append_column(&joined.bytes, close).unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+    let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(file)).unwrap().with_batch_size(1 << 20).build().unwrap();
+    let batches: Vec<RecordBatch> = reader.map(|batch| batch.unwrap()).collect();
+    assert_eq!(batches.len(), 1);
+    batches[0].column(0).clone()
+}
+
+fn joined(parts: &[Part]) -> (Joined, ArrayRef) {
+    let joined = join(parts, &WISH).unwrap();
+    let values = read(&joined, parts.iter().map(|part| part.rows).sum());
+    (joined, values)
+}
+
+/// Pages by type and encoding.
+fn pages(joined: &Joined) -> Vec<(PageType, Encoding, i32)> {
+    joined.meta.page_encoding_stats().unwrap().iter().map(|s| (s.page_type, s.encoding, s.count)).collect()
+}
+
+#[test]
+fn overlapping_dictionaries_become_one() {
+    let parts = [texts(&[Some("a"), None, Some("b")]), texts(&[Some("c"), Some("b"), Some("b")]), texts(&[Some("b"), Some("d")])];
+    let (joined, values) = joined(&parts);
+    let expected = StringArray::from(vec![Some("a"), None, Some("b"), Some("c"), Some("b"), Some("b"), Some("b"), Some("d")]);
+    assert_eq!(values.as_ref(), &expected as &dyn arrow_array::Array);
+    assert_eq!(pages(&joined), [(PageType::DATA_PAGE, Encoding::RLE_DICTIONARY, 3), (PageType::DICTIONARY_PAGE, Encoding::PLAIN, 1)]);
+    let statistics = joined.meta.statistics().unwrap();
+    assert_eq!((statistics.min_bytes_opt(), statistics.max_bytes_opt()), (Some(b"a".as_slice()), Some(b"d".as_slice())));
+    assert_eq!((statistics.null_count_opt(), statistics.min_is_exact()), (Some(1), true));
+    let index = joined.column_index.unwrap();
+    assert_eq!((index.num_pages(), index.null_counts()), (3, Some(&vec![1, 0, 0])));
+}
+
+#[test]
+fn ids_behind_a_page_without_dictionary_become_values() {
+    let plain = part(Arc::new(StringArray::from(vec!["x", "y"])), properties().set_dictionary_enabled(false));
+    let parts = [texts(&[Some("a")]), plain, texts(&[Some("b"), None])];
+    let (joined, values) = joined(&parts);
+    assert_eq!(values.as_ref(), &StringArray::from(vec![Some("a"), Some("x"), Some("y"), Some("b"), None]) as &dyn arrow_array::Array);
+    let expected = [
+        (PageType::DATA_PAGE, Encoding::PLAIN, 2),
+        (PageType::DATA_PAGE, Encoding::RLE_DICTIONARY, 1),
+        (PageType::DICTIONARY_PAGE, Encoding::PLAIN, 1),
+    ];
+    assert_eq!(pages(&joined), expected);
+    let whole = Part { bytes: joined.bytes, meta: joined.meta, rows: 5, column_index: None, offset_index: None };
+    let order: Vec<Encoding> = Pages::find(&whole).unwrap().data.iter().map(|page| page.data().1).collect();
+    assert_eq!(order, [Encoding::RLE_DICTIONARY, Encoding::PLAIN, Encoding::PLAIN]);
+}
+
+#[test]
+fn dictionaries_too_large_together_give_way_to_values() {
+    let long = |c: char| Some(c.to_string().repeat(400_000));
+    let parts: Vec<Part> = ['a', 'b', 'c']
+        .into_iter()
+        .map(|c| part(Arc::new(StringArray::from(vec![long(c)])), properties().set_dictionary_page_size_limit(1 << 20)))
+        .collect();
+    let (joined, values) = joined(&parts);
+    assert_eq!(values.as_ref(), &StringArray::from(vec![long('a'), long('b'), long('c')]) as &dyn arrow_array::Array);
+    assert_eq!(pages(&joined), [(PageType::DATA_PAGE, Encoding::PLAIN, 3)]);
+    assert_eq!(joined.meta.dictionary_page_offset(), None);
+}
+
+#[test]
+fn ids_that_cost_more_than_values_give_way_to_them() {
+    // Ascending numbers compress better than their ids do.
+    let run = |from: i64| part(Arc::new(Int64Array::from_iter_values((from..from + 4000).map(|n| n / 2))), properties());
+    let zstd = Wish { codec: Compression::ZSTD(parquet::basic::ZstdLevel::default()), ..WISH };
+    let found = join(&[run(0), run(4000), run(8000)], &zstd).unwrap();
+    assert_eq!(pages(&found), [(PageType::DATA_PAGE, Encoding::PLAIN, 3)]);
+    let values = read(&found, 12_000);
+    assert_eq!(values.as_ref(), &Int64Array::from_iter_values((0..12_000).map(|n| n / 2)) as &dyn arrow_array::Array);
+}
+
+/// The part with other ids in its only data page.
+fn with_ids(part: &Part, ids: &[u8]) -> Part {
+    let pages = Pages::find(part).unwrap();
+    let page = &pages.data[0];
+    let levels = Levels::of(part.meta.column_descr());
+    let opened = body::open(&page.header, page.body(&part.bytes), levels, Compression::UNCOMPRESSED, &mut Inflater::default()).unwrap();
+    let mut deflater = Deflater::new(Compression::UNCOMPRESSED).unwrap();
+    let (header, body) = body::close(&page.header.kind, opened.levels(), ids, &mut deflater).unwrap();
+    let mut bytes = part.bytes[..page.start].to_vec();
+    header.write(&mut bytes).unwrap();
+    bytes.extend(body);
+    Part { bytes: bytes.into(), ..part.clone() }
+}
+
+#[test]
+fn an_id_past_the_end_is_damage_even_where_the_merged_dictionary_reaches_it() {
+    let good = [texts(&[Some("a"), Some("b"), Some("b")]), texts(&[Some("c"), Some("d")])];
+    // Ids 1, 0, 2 of two bits: the third value is the other part's.
+    let (same, mapped) = ([2, 3, 0b10_0001, 0], [2, 3, 0b10_01, 0]);
+    let failure = join(&[with_ids(&good[0], &same), good[1].clone()], &WISH).unwrap_err();
+    assert_eq!(failure, Fault::damaged("an id past the end of its dictionary of 2 values").of(0));
+    let failure = join(&[good[0].clone(), with_ids(&good[1], &mapped)], &WISH).unwrap_err();
+    assert_eq!(failure, Fault::damaged("an id past the end of its dictionary of 2 values").of(1));
+    let whole = [2, 3, 0b01_0001, 0];
+    let (_, values) = joined(&[with_ids(&good[0], &whole), good[1].clone()]);
+    assert_eq!(values.as_ref(), &StringArray::from(vec!["b", "a", "b", "c", "d"]) as &dyn arrow_array::Array);
+}
+
+#[test]
+fn a_checksum_that_does_not_hold_is_damage() {
+    let good = texts(&[Some("a"), Some("b")]);
+    let (header, length) = Header::read(&good.bytes).unwrap();
+    let body = good.bytes.slice(length..length + header.compressed);
+    let with = |crc: u32| {
+        let mut bytes = Vec::new();
+        Header { crc: Some(crc), ..header.clone() }.write(&mut bytes).unwrap();
+        bytes.extend_from_slice(&body);
+        bytes.extend_from_slice(&good.bytes[length + header.compressed..]);
+        Part { bytes: bytes.into(), ..good.clone() }
+    };
+    let crc = crc32fast::hash(&body);
+    assert!(join(&[with(crc)], &WISH).is_ok());
+    let failure = join(&[good.clone(), with(crc ^ 1)], &WISH).unwrap_err();
+    assert_eq!((failure.part, matches!(failure.fault, Fault::Damaged(_))), (Some(1), true));
+}
+
+#[test]
+fn codecs_and_page_versions_may_differ() {
+    let numbers = |from: i64| -> ArrayRef { Arc::new(Int64Array::from_iter((from..from + 3000).map(|n| (n % 7 != 0).then_some(n % 50)))) };
+    let snappy = part(numbers(0), WriterProperties::builder().set_compression(Compression::SNAPPY).set_data_page_row_count_limit(500));
+    let second = part(numbers(3000), properties().set_writer_version(WriterVersion::PARQUET_2_0).set_dictionary_enabled(false));
+    let gzip = part(numbers(6000), WriterProperties::builder().set_compression(Compression::GZIP(Default::default())));
+    let zstd = Wish { codec: Compression::ZSTD(Default::default()), ..WISH };
+    let found = join(&[snappy, second, gzip], &zstd).unwrap();
+    assert_eq!(read(&found, 9000).as_ref(), arrow_select::concat::concat(&[&numbers(0), &numbers(3000), &numbers(6000)]).unwrap().as_ref());
+    assert!(super::super::codec::same(found.meta.compression(), zstd.codec));
+}
+
+#[test]
+fn what_does_not_fit_is_said_and_a_part_alone_fits() {
+    let wide = |c: char| part(Arc::new(StringArray::from(vec![c.to_string().repeat(600); 2000])), properties());
+    let plain = part(Arc::new(StringArray::from(vec!["x"])), properties().set_dictionary_enabled(false));
+    let failure = join(&[plain, wide('a')], &WISH).unwrap_err();
+    assert!(matches!(failure.fault, Fault::Unfit(_)), "{failure:?}");
+    assert_eq!(failure.part, Some(1));
+    assert!(join(&[wide('a')], &WISH).is_ok());
+    assert!(matches!(join(&[wide('a')], &Wish { chunk: 100, ..WISH }).unwrap_err().fault, Fault::Unfit(_)));
+    assert!(matches!(join(&[], &WISH).unwrap_err().fault, Fault::Unfit(_)));
+}
