@@ -403,6 +403,33 @@ async fn a_byte_flipped_in_an_input_is_refused_as_damage_or_harmless() {
 }
 
 #[tokio::test]
+async fn an_input_without_a_page_index_leaves_no_column_index_and_a_true_offset_index() {
+    let fields = vec![("n", primitive(PrimitiveType::Long)), ("s", primitive(PrimitiveType::String))];
+    let lake = Lake::new(fields, &[]);
+    let batch = |from: i64| {
+        let texts = StringArray::from_iter((from..from + 900).map(|n| (n % 8 != 0).then(|| format!("t{}", n % 20))));
+        lake.batch(vec![Arc::new(Int64Array::from_iter_values(from..from + 900)), Arc::new(texts)])
+    };
+    let with = WriterProperties::builder().set_data_page_row_count_limit(200).set_write_batch_size(100);
+    let without = with.clone().set_offset_index_disabled(true).set_statistics_enabled(parquet::file::properties::EnabledStatistics::Chunk);
+    let inputs = vec![write(&lake, "a", &batch(0), with.build()).await, write(&lake, "b", &batch(900), without.build()).await];
+    assert!(lake.read(&inputs[1].path).await.footer.offset_index().is_none());
+    let made = lake.repack("out", inputs, 1 << 30, HashMap::new()).await.unwrap();
+    let output = checked(&lake, &made[0].output.path).await;
+    assert_eq!(output.rows, arrow_select::concat::concat_batches(&lake.arrow(), &[batch(0), batch(900)]).unwrap());
+    assert!(
+        output
+            .footer
+            .row_group(0)
+            .columns()
+            .iter()
+            .all(|chunk| chunk.column_index_offset().is_none() && chunk.offset_index_offset().is_some())
+    );
+    statistics_hold(&output, 2);
+    selected(&lake, &output);
+}
+
+#[tokio::test]
 async fn metrics_of_a_repack_hold_over_all_inputs() {
     let lake = every_kind(&[]);
     let mut inputs = Vec::new();

@@ -5,6 +5,7 @@ use afterwrite::lake::Error;
 use afterwrite::model::refusal::Refusal;
 use arrow_array::{Float64Array, Int64Array, RecordBatch, StringArray};
 use iceberg::spec::{Datum, PrimitiveType};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use proptest::prelude::*;
 
 use super::support::{Lake, Read, codec, live, primitive};
@@ -84,6 +85,16 @@ async fn codecs_may_differ_between_inputs() {
     assert_eq!(read.rows, concat(&lake, &batches));
     let codecs: Vec<String> = read.footer.row_groups().iter().map(|g| codec(g.column(0).compression())).collect();
     assert_eq!(codecs, ["ZSTD", "SNAPPY"]);
+}
+
+#[tokio::test]
+async fn page_indexes_may_be_in_some_inputs_only() {
+    let lake = table(&[]);
+    let batches = [rows(&lake, 0..100), rows(&lake, 100..200)];
+    let bare = WriterProperties::builder().set_offset_index_disabled(true).set_statistics_enabled(EnabledStatistics::Chunk).build();
+    let files = vec![lake.file("a", batches[0].clone()).await, super::repack::write(&lake, "b", &batches[1], bare).await];
+    let made = lake.splice("out", files, 1 << 30, HashMap::new()).await.unwrap();
+    assert_eq!(lake.read(&made[0].output.path).await.rows, concat(&lake, &batches));
 }
 
 #[tokio::test]

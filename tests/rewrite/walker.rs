@@ -9,7 +9,6 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 #[derive(Debug)]
 enum Value {
     Number(i64),
-    Flag(bool),
     Fields(BTreeMap<i64, Value>),
     Other,
 }
@@ -44,7 +43,7 @@ impl Thrift<'_> {
 
     fn value(&mut self, kind: u8) -> Value {
         match kind {
-            1 | 2 => Value::Flag(kind == 1),
+            1 | 2 => Value::Other,
             4..=6 => Value::Number(self.signed()),
             8 => {
                 let length = self.number() as usize;

@@ -1,6 +1,6 @@
 //! Which way outputs are made: a pure function of plan, schema and footers.
 
-use parquet::basic::{ColumnOrder, Encoding};
+use parquet::basic::{ColumnOrder, Encoding, PageType};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::schema::types::SchemaDescriptor;
 
@@ -23,9 +23,11 @@ const HEALTHY_ROWS: u64 = 120_000;
 /// fewer rows.
 const HEALTHY_BYTES: u64 = 64 << 20;
 
-/// Row groups of fewer rows have pages so small that keeping them costs more
-/// in every scan than encoding anew costs once.
-const LEAST_ROWS: u64 = 1000;
+/// Pages of fewer rows on average, and fewer bytes, cost more in every scan
+/// than encoding anew costs once: joining row groups keeps their pages.
+const PAGE_ROWS: u64 = 1000;
+/// See [`PAGE_ROWS`].
+const PAGE_BYTES: u64 = 64 << 10;
 
 /// What the plan alone decides: `Err` with the reason to encode anew.
 pub fn by_plan(plan: &Plan, sorted: bool) -> Result<(), String> {
@@ -120,27 +122,39 @@ fn joined(plan: &Plan, blooms: bool, inputs: &[(&str, &ParquetMetaData)], total:
     if blooms {
         return Err("the table wants bloom filters".into());
     }
-    if total.rows() < LEAST_ROWS {
-        return Err(format!("pages are of fewer than {LEAST_ROWS} rows"));
-    }
+    let (mut pages, mut values) = (0u64, 0u64);
     for (path, footer) in inputs {
         for (position, group) in footer.row_groups().iter().enumerate().filter(|(_, group)| group.num_rows() > 0) {
-            let bytes = u64::try_from(group.compressed_size()).unwrap_or(u64::MAX);
-            if bytes > repack::group_bytes(plan.bound.memory) {
-                return Err(format!("{path}: {bytes} bytes of a row group would have to be held in memory"));
+            let held = group.total_byte_size().max(group.compressed_size());
+            if u64::try_from(held).unwrap_or(u64::MAX) > repack::group_bytes(plan.bound.memory) {
+                return Err(format!("{path}: {held} bytes of a row group would have to be held in memory"));
             }
-            let indexed = footer.offset_index().and_then(|index| index.get(position));
             for (place, chunk) in group.columns().iter().enumerate() {
-                let indexed = indexed.is_some_and(|index| index.get(place).is_some_and(|index| !index.page_locations().is_empty()));
-                joinable(chunk, indexed, plan.bound.memory).map_err(|why| format!("{path}: column {}: {why}", chunk.column_path()))?;
+                let index =
+                    footer.offset_index().and_then(|index| index.get(position)?.get(place)).map(|index| index.page_locations().len());
+                joinable(chunk, index.is_some_and(|pages| pages > 0))
+                    .map_err(|why| format!("{path}: column {}: {why}", chunk.column_path()))?;
+                pages = pages.saturating_add(index.unwrap_or_else(|| data_pages(chunk)).max(1) as u64);
+                values = values.saturating_add(u64::try_from(group.num_rows()).unwrap_or(0));
             }
         }
+    }
+    let (rows, bytes) = (values / pages.max(1), total.bytes / pages.max(1));
+    if rows < PAGE_ROWS && bytes < PAGE_BYTES {
+        return Err(format!("pages hold {rows} rows and {bytes} bytes on average, fewer than {PAGE_ROWS} and {PAGE_BYTES}"));
     }
     Ok(())
 }
 
+/// Data pages of a chunk, as far as its footer tells.
+fn data_pages(chunk: &ColumnChunkMetaData) -> usize {
+    let stats = chunk.page_encoding_stats().into_iter().flatten();
+    let data = stats.filter(|s| matches!(s.page_type, PageType::DATA_PAGE | PageType::DATA_PAGE_V2));
+    data.map(|s| usize::try_from(s.count).unwrap_or(0)).sum()
+}
+
 /// Whether a column chunk's pages can be joined with others.
-fn joinable(chunk: &ColumnChunkMetaData, indexed: bool, memory: u64) -> Result<(), String> {
+fn joinable(chunk: &ColumnChunkMetaData, indexed: bool) -> Result<(), String> {
     if !codec::supported(chunk.compression()) {
         return Err(format!("its codec is {}", chunk.compression()));
     }
@@ -148,11 +162,7 @@ fn joinable(chunk: &ColumnChunkMetaData, indexed: bool, memory: u64) -> Result<(
     if chunk.column_descr().max_rep_level() > 0 && !indexed {
         return Err("it is nested and has no offset index".into());
     }
-    match u64::try_from(chunk.uncompressed_size()) {
-        Ok(bytes) if bytes <= memory / 8 => Ok(()),
-        Ok(bytes) => Err(format!("{bytes} bytes of it would have to be held in memory")),
-        Err(_) => Err("its size is negative".into()),
-    }
+    Ok(())
 }
 
 /// Without a defined order of a column its statistics mean nothing, and the

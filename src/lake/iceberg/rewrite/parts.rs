@@ -52,6 +52,11 @@ impl<'a> Group<'a> {
         self.meta.columns().iter().map(|chunk| range(&self.input.path, chunk)).collect()
     }
 
+    /// Whether every chunk has an offset index.
+    pub fn is_indexed(&self) -> bool {
+        (0..self.meta.num_columns()).all(|column| self.offset_index(column).is_some())
+    }
+
     /// A chunk's column index, where it has one.
     pub fn column_index(&self, column: usize) -> Option<ColumnIndexMetaData> {
         let index = self.input.footer.column_index()?.get(self.position)?.get(column)?;

@@ -145,11 +145,18 @@ impl Packing<'_> {
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut joining = stream::iter(joining).buffered(cores);
-        let mut packed = Vec::with_capacity(columns);
+        let (mut packed, mut bytes) = (Vec::with_capacity(columns), 0u64);
         while let Some(result) = joining.next().await {
             match result? {
-                Ok(joined) => packed.push(joined),
+                Ok(joined) => {
+                    bytes = bytes.saturating_add(joined.bytes.len() as u64);
+                    packed.push(joined);
+                }
                 Err(failure) => return unfit(groups, packed.len(), failure),
+            }
+            // Another codec, or values instead of ids, may take more.
+            if groups.len() > 1 && bytes > group_bytes(self.job.plan.bound.memory).saturating_mul(2) {
+                return Ok(Packed::Unfit("they take too much memory together".into()));
             }
         }
         Ok(Packed::Joined(packed))

@@ -31,8 +31,8 @@ const ONE_READ: u64 = 8 << 20;
 const BLOOM_GUESS: u64 = (1 << 20) + 64;
 
 /// Writes the inputs' row groups, in order, into as many files as their bytes
-/// call for, all of about equal size. Page indexes, statistics and bloom
-/// filters come along. `nans` are the inputs' NaN counts by path.
+/// call for, all of about equal size. Statistics and bloom filters come along,
+/// page indexes where all row groups of a file have them. `nans` are the inputs' NaN counts by path.
 ///
 /// Memory held: one column chunk, or one small row group, twice.
 pub async fn write(job: &Job<'_>, inputs: &[Input], nans: &HashMap<String, HashMap<i32, u64>>) -> Result<(Vec<Made>, u64)> {
@@ -65,9 +65,10 @@ impl Copy<'_> {
         let path = sink.path().to_owned();
         let failed = |e| broken(&path, e);
         let mut writer = SerializedFileWriter::new(sink.tap(), schema, Arc::new(properties)).map_err(failed)?;
+        let indexed = groups.iter().all(Group::is_indexed);
         for group in groups {
             self.job.control.check()?;
-            self.group(*group, &mut writer, &mut sink).await?;
+            self.group(*group, indexed, &mut writer, &mut sink).await?;
             self.job.control.progress(group.rows(), group.bytes());
         }
         let footer = writer.finish().map_err(failed)?;
@@ -75,7 +76,9 @@ impl Copy<'_> {
         self.job.end(sink, &footer, &nans_of(self.job, groups, nans)).await
     }
 
-    async fn group(&mut self, group: Group<'_>, writer: &mut SerializedFileWriter<Tap>, sink: &mut Sink<'_>) -> Result<()> {
+    /// `indexed`: whether the file has page indexes. The footer's writer wants
+    /// an offset index for every chunk of a file or for none.
+    async fn group(&mut self, group: Group<'_>, indexed: bool, writer: &mut SerializedFileWriter<Tap>, sink: &mut Sink<'_>) -> Result<()> {
         let path = &group.input.path;
         let failed = |e| broken(path, e);
         let ranges = group.ranges()?;
@@ -95,8 +98,8 @@ impl Copy<'_> {
                 rows_written: u64::try_from(group.meta.num_rows()).unwrap_or(0),
                 metadata: chunk.clone(),
                 bloom_filter: self.bloom_filter(group.input, chunk).await?,
-                column_index: group.column_index(column),
-                offset_index: group.offset_index(column),
+                column_index: group.column_index(column).filter(|_| indexed),
+                offset_index: group.offset_index(column).filter(|_| indexed),
             };
             out.append_column(&pages, close).map_err(failed)?;
             sink.drain().await?;

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use parquet::basic::{Compression, Encoding};
-use parquet::file::metadata::{ColumnChunkMetaDataBuilder, FileMetaData, RowGroupMetaData};
+use parquet::file::metadata::{ColumnChunkMetaDataBuilder, FileMetaData, PageEncodingStats, RowGroupMetaData};
 use parquet::schema::parser::parse_message_type;
 
 use super::*;
@@ -92,7 +92,8 @@ fn anything_else_is_encoded_anew_with_its_reason() {
     let cases: Vec<(Footer, &str)> = vec![
         (
             Footer { rows: 999, ..Footer::default() },
-            "row groups hold 999 rows and 1000 bytes on average, fewer than 120000 and 67108864; pages are of fewer than 1000 rows",
+            "row groups hold 999 rows and 1000 bytes on average, fewer than 120000 and 67108864; \
+             pages hold 999 rows and 1000 bytes on average, fewer than 1000 and 65536",
         ),
         (Footer { created_by: None, ..Footer::default() }, "f0: its writer did not name itself"),
         (
@@ -145,9 +146,37 @@ fn small_row_groups_are_joined_page_by_page() {
     assert_eq!(choice(&[small(1000, |c| c)]).path, Path::RePack);
     let framed = choice(&[small(119_999, |c| c.set_compression(Compression::LZ4))]);
     assert_eq!(framed, Choice { path: Path::ReEncode, reason: format!("{said}; f0: column \"n\": its codec is LZ4") });
-    let large = choice(&[small(119_999, |c| c.set_total_uncompressed_size(65 << 20))]);
-    let held = "f0: column \"n\": 68157440 bytes of it would have to be held in memory";
-    assert_eq!(large, Choice { path: Path::ReEncode, reason: format!("{said}; {held}") });
+    let large = choice(&[small(119_999, |c| c.set_total_compressed_size(90 << 20))]);
+    assert_eq!(large.path, Path::Splice, "{}", large.reason);
+    let many = |count| PageEncodingStats { page_type: PageType::DATA_PAGE, encoding: Encoding::PLAIN, count };
+    let paged = |pages: i32| {
+        let mut footer = small(10_000, |c| c).build();
+        let groups = footer.row_groups().iter().map(|group| {
+            let chunk = group.column(0).clone().into_builder().set_page_encoding_stats(vec![many(pages)]).build().unwrap();
+            group.clone().into_builder().set_column_metadata(vec![chunk]).build().unwrap()
+        });
+        footer = footer.clone().into_builder().set_row_groups(groups.collect()).build();
+        by_footers(&plan(&[(1, 1)]), &columns(TABLE), false, &[("f0", &footer)])
+    };
+    assert_eq!((paged(10).path, paged(11).path), (Path::RePack, Path::ReEncode));
+    assert!(paged(11).reason.ends_with("pages hold 909 rows and 90 bytes on average, fewer than 1000 and 65536"), "{}", paged(11).reason);
+}
+
+#[test]
+fn row_groups_that_do_not_fit_into_memory_are_encoded_anew() {
+    let group = |bytes: i64| {
+        let footer = Footer { rows: 5000, ..Footer::default() }.build();
+        let groups = footer.row_groups().iter().map(|group| group.clone().into_builder().set_total_byte_size(bytes).build().unwrap());
+        let footer = footer.clone().into_builder().set_row_groups(groups.collect()).build();
+        by_footers(&plan(&[(1, 1)]), &columns(TABLE), false, &[("f0", &footer)])
+    };
+    let most = (512 << 20) / 6;
+    assert_eq!(group(most).path, Path::RePack);
+    assert!(
+        group(most + 1).reason.ends_with("; f0: 89478486 bytes of a row group would have to be held in memory"),
+        "{}",
+        group(most + 1).reason
+    );
 }
 
 #[test]

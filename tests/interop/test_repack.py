@@ -1,0 +1,77 @@
+"""Files re-packed page by page: every reader sees the rows of the files before, vectorized or not."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+ROWS = 6000
+
+
+def write(lab, table, commits, columns):
+    """Every expression may be NULL: Spark writes a column that cannot be as a required one, which is another schema."""
+    for i in range(commits):
+        numbers = f"(SELECT nullif(id, -1) AS id FROM range({i * ROWS}, {(i + 1) * ROWS}, 1, 1))"
+        lab.spark.sql(f"INSERT INTO lake.db.{table} SELECT {columns} FROM {numbers}")
+
+
+def repacked(lab, table, **how):
+    results = lab.prove(f"db.{table}", **how)
+    assert {r["path"] for r in results if r.get("snapshot_id")} == {"re-pack"}, [r.get("path_reason") for r in results]
+    vectorized = lab.spark.digest(f"db.{table}")
+    lab.spark.sql(f"ALTER TABLE lake.db.{table} SET TBLPROPERTIES ('read.parquet.vectorization.enabled'='false')")
+    assert lab.spark.digest(f"db.{table}") == vectorized, "Spark's two readers disagree"
+    for file in lab.spark.files(f"db.{table}"):
+        path = file["file_path"].removeprefix("file:")
+        assert pq.ParquetFile(path, page_checksum_verification=True).read().num_rows == file["record_count"]
+    return results
+
+
+FLAT = (
+    "id, concat('v', id % 40) AS few, IF(id % 11 = 0, NULL, concat('text ', id)) AS many, "
+    "CASE WHEN id < 9000 THEN id % 3 ELSE id * 7919 END AS falls_back, CAST(id % 100 AS DECIMAL(20,3)) AS d, id / 3 AS f, id % 2 = 0 AS b, "
+    "IF(id < 12000, NULL, DATE'2024-02-29') AS late, CAST(NULL AS STRING) AS never"
+)
+TYPES = "id BIGINT, few STRING, many STRING, falls_back BIGINT, d DECIMAL(20,3), f DOUBLE, b BOOLEAN, late DATE, never STRING"
+
+
+@pytest.mark.parametrize("codec", ["zstd", "snappy", "gzip"])
+@pytest.mark.parametrize("dictionary", [2 << 20, 20_000])
+def test_spark_writes_flat_columns(lab, codec, dictionary):
+    table = f"flat_{codec}_{dictionary}"
+    lab.spark.sql(
+        f"CREATE TABLE lake.db.{table} ({TYPES}) USING iceberg TBLPROPERTIES ('format-version'='2', "
+        f"'write.parquet.compression-codec'='{codec}', 'write.parquet.dict-size-bytes'='{dictionary}', 'write.parquet.page-row-limit'='1500')"
+    )
+    write(lab, table, 5, FLAT)
+    repacked(lab, table, landed=1)
+    for where in ["many = 'text 12001'", "few = 'v7'", "falls_back = 9100 * 7919", "late IS NOT NULL AND id % 1000 = 0", "d > 98"]:
+        counts = []
+        for vectorized in ["true", "false"]:
+            lab.spark.sql(f"ALTER TABLE lake.db.{table} SET TBLPROPERTIES ('read.parquet.vectorization.enabled'='{vectorized}')")
+            counts.append(lab.spark.sql(f"SELECT count(*) FROM lake.db.{table} WHERE {where}").collect()[0][0])
+        expected = lab.spark.sql(f"SELECT count(*) FROM (SELECT {FLAT} FROM range({5 * ROWS})) WHERE {where}").collect()[0][0]
+        assert counts == [expected, expected], where
+
+
+def test_spark_writes_nested_columns(lab):
+    lab.spark.sql(
+        "CREATE TABLE lake.db.nested (id BIGINT, l ARRAY<STRING>, m MAP<STRING, INT>, s STRUCT<a: INT, l: ARRAY<BIGINT>>) USING iceberg "
+        "TBLPROPERTIES ('format-version'='2', 'write.parquet.page-row-limit'='700')"
+    )
+    columns = (
+        "id, IF(id % 5 = 0, NULL, array_repeat(concat('v', id % 30), CAST(id % 4 AS INT))) AS l, map(concat('k', id % 7), CAST(id AS INT)) AS m, "
+        "IF(id % 9 = 0, NULL, named_struct('a', CAST(id % 50 AS INT), 'l', transform(sequence(1, id % 6 + 1), x -> nullif(x, -1)))) AS s"
+    )
+    write(lab, "nested", 4, columns)
+    repacked(lab, "nested", landed=1)
+
+
+def test_pyiceberg_and_spark_write_one_table(lab):
+    schema = pa.schema([("id", pa.int64()), ("v", pa.string()), ("f", pa.float64())])
+    table = lab.pyiceberg.catalog.create_table("db.mixed", schema, properties={"write.parquet.compression-codec": "snappy"})
+    for i in range(3):
+        numbers = range(i * ROWS, (i + 1) * ROWS)
+        table.append(pa.table({"id": numbers, "v": [f"v{n % 30}" for n in numbers], "f": [n / 7 if n % 5 else None for n in numbers]}, schema=schema))
+    lab.spark.sql("ALTER TABLE lake.db.mixed SET TBLPROPERTIES ('write.parquet.compression-codec'='zstd')")
+    write(lab, "mixed", 3, "id, concat('w', id % 50) AS v, id / 3 AS f")
+    repacked(lab, "mixed", landed=1)
