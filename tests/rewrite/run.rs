@@ -89,6 +89,20 @@ async fn small_row_groups_are_repacked_and_proven() {
 }
 
 #[tokio::test]
+async fn columns_that_a_writer_marked_required_are_repacked_and_proven() {
+    let mut lake = Lake::new(json!([{"id": 1, "name": "n", "required": false, "type": "long"}]));
+    let field = lake.arrow().field(0).clone().with_nullable(false);
+    let schema = Arc::new(arrow_schema::Schema::new(vec![field]));
+    for file in 0..3i64 {
+        let rows = RecordBatch::try_new(schema.clone(), vec![Arc::new(Int64Array::from_iter_values((0..3000).map(|n| n + file)))]).unwrap();
+        lake.append_batch(1, &rows, WriterProperties::builder().build());
+    }
+    let plan = lake.plan();
+    let written = rewrite(&lake, &plan).await;
+    assert_eq!((written.path, written.rows_in), (Path::RePack, 9000));
+}
+
+#[tokio::test]
 async fn a_value_changed_in_a_repacked_output_fails_the_proof() {
     let mut lake = Lake::new(json!([{"id": 1, "name": "n", "required": false, "type": "long"}]));
     for file in 0..2i64 {

@@ -23,7 +23,8 @@ pub fn parquet_schema(schema: &Schema) -> Result<SchemaDescriptor> {
 /// Where a file's schema differs from the table's; `None` when it has it.
 ///
 /// Names may be spelled as the table spells them or as in
-/// [`compatible_name`]; those of the groups inside lists and maps are free.
+/// [`compatible_name`]; those of the groups inside lists and maps are free. A
+/// column may be required where the table's is optional.
 pub fn difference(table: &SchemaDescriptor, file: &SchemaDescriptor) -> Option<String> {
     fields_differ(table.root_schema(), file.root_schema(), true, "")
 }
@@ -46,7 +47,9 @@ fn node_differs(table: &ParquetType, file: &ParquetType, named: bool, above: &st
     if named && compatible_name(found.name()) != wanted.name() {
         return Some(format!("column {path} is called {} in the table", wanted.name()));
     }
-    if wanted.repetition() != found.repetition() {
+    // Writers mark a column required when none of their rows can be NULL.
+    let narrower = (wanted.repetition(), found.repetition()) == (Repetition::OPTIONAL, Repetition::REQUIRED);
+    if wanted.repetition() != found.repetition() && !narrower {
         return Some(format!("column {path} is {}, in the table {}", found.repetition(), wanted.repetition()));
     }
     if table.is_primitive() != file.is_primitive() || meaning(table) != meaning(file) {
@@ -314,7 +317,16 @@ mod tests {
         assert_eq!(check(&a.replace("a_x2Db", "a"), b), says("column a is called a_x2Db in the table"));
         let no_id = says("column s does not have the field id that the table has in its place");
         assert_eq!((check(a, &b.replace(" = 2", "")), check(a, &b.replace("2", "3"))), (no_id.clone(), no_id));
-        assert_eq!(check(a, &b.replace("OPTIONAL", "REQUIRED")), says("column s is REQUIRED, in the table OPTIONAL"));
+        assert_eq!(check(a, &b.replace("OPTIONAL", "REQUIRED")), None);
+        assert_eq!(check(a, &b.replace("OPTIONAL", "REPEATED")), says("column s is REPEATED, in the table OPTIONAL"));
         assert_eq!(check(a, &b.replace(" (UTF8)", "")), says("column s has another type than the table"));
+    }
+
+    #[test]
+    fn a_file_that_may_hold_nulls_where_the_table_may_not_has_another_schema() {
+        let field = NestedField::required(1, "n", Type::Primitive(PrimitiveType::Long)).into();
+        let table = parquet_schema(&Schema::builder().with_fields(vec![field]).build().unwrap()).unwrap();
+        let file = SchemaDescriptor::new(Arc::new(parse_message_type("message m { OPTIONAL INT64 n = 1; }").unwrap()));
+        assert_eq!(difference(&table, &file), Some("column n is OPTIONAL, in the table REQUIRED".into()));
     }
 }

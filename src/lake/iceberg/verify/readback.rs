@@ -100,7 +100,8 @@ pub fn same_columns(read: &[ColumnHash], back: &[ColumnHash]) -> Result<usize> {
 }
 
 /// The file's schema is the table's: the same fields by id in the same places,
-/// with the same types and nullability. Names are the writer's business.
+/// with the same types, and NULLs only where the table may have them. Names are
+/// the writer's business.
 fn same_fields(table: &Fields, file: &Fields, path: &str) -> Result<()> {
     if table.len() != file.len() {
         return Err(failed(path, format_args!("{} fields where the table has {}", file.len(), table.len())));
@@ -114,7 +115,7 @@ fn same_field(table: &Field, file: &Field, path: &str) -> Result<()> {
     if field_id(table) != field_id(file) {
         return Err(differs("field id"));
     }
-    if table.is_nullable() != file.is_nullable() {
+    if file.is_nullable() && !table.is_nullable() {
         return Err(differs("nullability"));
     }
     let (from, to) = (file.data_type(), table.data_type());
