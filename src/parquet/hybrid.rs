@@ -219,7 +219,7 @@ mod tests {
         for (packed, values) in runs {
             let values: Vec<u32> = values.iter().map(|v| v & ((1u64 << width) - 1) as u32).collect();
             if *packed {
-                put_varint(values.len() as u64 / 8 << 1 | 1, &mut bytes);
+                put_varint(((values.len() as u64 / 8) << 1) | 1, &mut bytes);
                 let bits: Vec<bool> = values.iter().flat_map(|v| (0..width).map(move |bit| v >> bit & 1 == 1)).collect();
                 bytes.extend(bits.chunks(8).map(|bits| bits.iter().rev().fold(0u8, |byte, bit| byte << 1 | u8::from(*bit))));
                 numbers.extend(values);

@@ -83,7 +83,7 @@ impl Style {
 
     /// Numbers for a column, NULLs among them.
     fn numbers(self, column: u64, rows: u64) -> Vec<Option<i64>> {
-        let null = |row: u64| self.nulls > 0 && self.mix(column + 50, row * self.run) % self.nulls == 0;
+        let null = |row: u64| self.nulls > 0 && self.mix(column + 50, row * self.run).is_multiple_of(self.nulls);
         (0..rows).map(|row| (!null(row)).then(|| (self.first + self.mix(column, row) % self.distinct) as i64)).collect()
     }
 
