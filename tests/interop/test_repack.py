@@ -56,7 +56,7 @@ def test_spark_writes_flat_columns(lab, codec, dictionary):
 def test_spark_writes_nested_columns(lab):
     lab.spark.sql(
         "CREATE TABLE lake.db.nested (id BIGINT, l ARRAY<STRING>, m MAP<STRING, INT>, s STRUCT<a: INT, l: ARRAY<BIGINT>>) USING iceberg "
-        "TBLPROPERTIES ('format-version'='2', 'write.parquet.page-row-limit'='700')"
+        "TBLPROPERTIES ('format-version'='2', 'write.parquet.page-row-limit'='1500')"
     )
     columns = (
         "id, IF(id % 5 = 0, NULL, array_repeat(concat('v', id % 30), CAST(id % 4 AS INT))) AS l, map(concat('k', id % 7), CAST(id AS INT)) AS m, "
