@@ -4,6 +4,8 @@
 
 mod architecture;
 mod catalog;
+mod command;
+mod crash;
 #[allow(dead_code)]
 mod fixture;
 mod flow;

@@ -24,7 +24,7 @@ pub use attempt::{Attempt, AttemptState};
 pub use control::{KillSwitch, Progress, Watcher};
 pub use job::{Job, JobResult, JobState, Kind, Numbers, Verdict};
 pub use journal::{Holder, Journal, MemoryJournal, Pause, Pauses, Query, Role, SqliteJournal};
-pub use recover::Recovered;
+pub use recover::{Recovered, interrupted};
 pub use undo::NotUndone;
 
 use crate::lake::clock::{Chance, Clock};

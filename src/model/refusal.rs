@@ -41,24 +41,16 @@ refusals! {
     DefaultValue = "default-value",
     /// The partition type of a spec cannot be resolved from any schema.
     UnresolvedSpec = "unresolved-spec",
-    /// `gc.enabled=false`: the table borrows files of others.
-    GcDisabled = "gc-disabled",
     /// A branch other than those configured.
     Branch = "branch",
     /// More delete rows apply than fit the memory limit.
     TooManyDeletes = "too-many-deletes",
     /// Values or columns too large for the memory limit.
     TooLargeForMemory = "too-large-for-memory",
-    /// A sorted table whose order a rewrite in file order would lose.
-    SortOrder = "sort-order",
     /// A metadata, manifest or data file cannot be read as the specification says.
     Damaged = "damaged",
-    /// The location of the table is shared with another table.
-    SharedLocation = "shared-location",
     /// The store has too little free space for the outputs.
     NoSpace = "no-space",
-    /// A Parquet file feature that is not handled (named in the detail).
-    ParquetFeature = "parquet-feature",
 }
 
 impl fmt::Display for Refusal {
