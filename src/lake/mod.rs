@@ -162,7 +162,7 @@ pub trait Control: Send + Sync {
     /// at least once a row batch or row group.
     fn check(&self) -> Result<()>;
 
-    /// Rows and bytes read so far, for progress.
+    /// Rows and bytes read since the last call, for progress.
     fn progress(&self, rows: u64, bytes: u64);
 
     /// A named place was passed.
