@@ -18,7 +18,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("decide", &["model"]),
     ("act", &["model", "lake", "decide", "telemetry"]),
     ("serve", &["model", "observe", "telemetry", "proto"]),
-    ("cli", &["model", "serve", "proto"]),
+    ("cli", &["model", "serve", "proto", "telemetry"]),
 ];
 
 /// Where a crate may be named: path prefixes below `src`.

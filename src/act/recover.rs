@@ -64,7 +64,7 @@ impl Act {
     }
 
     /// Whether nobody works on a job.
-    async fn is_left(&self, job: &Job, dead: &[String]) -> journal::Result<bool> {
+    pub(super) async fn is_left(&self, job: &Job, dead: &[String]) -> journal::Result<bool> {
         if job.holder == self.holder.id {
             return Ok(!self.active.lock().unwrap_or_else(PoisonError::into_inner).contains(&job.id));
         }

@@ -59,7 +59,7 @@ pub async fn plan(app: &App, args: &args::Plan, json: bool) -> Result<Exit, Fail
             Found::Nothing => rows.push(blank("leave", "nothing-to-gain", String::new())),
             Found::Refused(refused) => {
                 exit = exit.max(Exit::Refused);
-                rows.push(blank("refused", refused.refusal.code(), refused.detail.clone()));
+                rows.push(blank("refused", refused.refusal.code(), refused.told()));
             }
             Found::Failed(error) => {
                 exit = exit.max(exit_of(error));
@@ -209,7 +209,7 @@ fn refused_row(blank: CompactRow, refused: &Refused) -> CompactRow {
         result: "refused".into(),
         decision: "refused".into(),
         refusal: Some(refused.refusal.code().to_owned()),
-        detail: refused.detail.clone(),
+        detail: refused.told(),
         ..blank
     }
 }

@@ -138,9 +138,7 @@ impl Settings {
 
     /// The same for programs.
     pub fn summary_json(&self) -> serde_json::Value {
-        let catalog = |(name, catalog): (&String, &Catalog)| {
-            serde_json::json!({ "name": name, "uri": without_password(&catalog.uri), "warehouse": catalog.warehouse })
-        };
+        let catalog = |(name, catalog): (&String, &Catalog)| serde_json::json!({ "name": name, "uri": without_password(&catalog.uri), "warehouse": catalog.warehouse });
         serde_json::json!({
             "grpc": self.server.listen.to_string(),
             "http": self.server.http.to_string(),

@@ -11,7 +11,8 @@ use crate::fixture::process::{Place, Serving, bare, finish};
 use crate::fixture::row;
 
 /// Never polls again, so that what is seen came from an event.
-const DEAF: &str = "[poll]\nmin = \"1h\"\nmax = \"1h\"\n[defaults]\nact = true\ncooldown = \"0s\"\ntier_files = 2\nqueue_min_reduction = 1\n";
+const DEAF: &str =
+    "[poll]\nmin = \"1h\"\nmax = \"1h\"\n[defaults]\nact = true\ncooldown = \"0s\"\ntier_files = 2\nqueue_min_reduction = 1\n";
 
 /// Asks until the answer is as wanted.
 async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
@@ -110,8 +111,21 @@ async fn a_report_leads_to_a_rewrite_that_why_and_watch_explain() {
     })
     .await;
     let expected = [
-        "act", "at_ms", "checks", "detail", "gain", "gb_hours", "partition", "reason", "snapshot_id", "spec_id", "table", "table_uuid",
-        "traits", "until_ms", "verdict",
+        "act",
+        "at_ms",
+        "checks",
+        "detail",
+        "gain",
+        "gb_hours",
+        "partition",
+        "reason",
+        "snapshot_id",
+        "spec_id",
+        "table",
+        "table_uuid",
+        "traits",
+        "until_ms",
+        "verdict",
     ];
     assert_eq!((keys(&made[0]), made.len()), (expected.to_vec(), 1));
     assert_eq!((&made[0]["partition"], &made[0]["verdict"], &made[0]["act"]), (&json!("p=8"), &json!("not"), &json!(true)));

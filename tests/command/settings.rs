@@ -32,10 +32,22 @@ async fn config_shows_what_holds_and_its_example_is_a_settings_file() {
     assert!(text.starts_with("grpc     127.0.0.1:7411\nhttp     127.0.0.1:7412\n"), "{text}");
     let line = place.run(&["config", "--json"]).await.expect(0).lines().remove(0);
     let expected = [
-        "cache_bytes", "catalogs", "concurrent_jobs", "gb_hours_per_hour", "grpc", "http", "journal", "poll_max_ms", "poll_min_ms", "tables",
+        "cache_bytes",
+        "catalogs",
+        "concurrent_jobs",
+        "gb_hours_per_hour",
+        "grpc",
+        "http",
+        "journal",
+        "poll_max_ms",
+        "poll_min_ms",
+        "tables",
     ];
     assert_eq!(keys(&line), expected);
-    assert_eq!((&line["grpc"], &line["tables"], &line["catalogs"][0]["name"]), (&json!("127.0.0.1:7411"), &json!(["lake.ns.*"]), &json!("lake")));
+    assert_eq!(
+        (&line["grpc"], &line["tables"], &line["catalogs"][0]["name"]),
+        (&json!("127.0.0.1:7411"), &json!(["lake.ns.*"]), &json!("lake"))
+    );
 
     let example = place.run(&["config", "--example"]).await.expect(0).out;
     std::fs::write(place.path().join("afterwrite.toml"), example).unwrap();
@@ -57,12 +69,13 @@ async fn completions_are_a_script_of_the_shell() {
 async fn the_file_of_another_program_is_no_journal_and_is_left_as_it_is() {
     let place = Place::new("");
     small(&place).await;
-    for (number, content) in [b"not a database at all, but long enough to have a header of one hundred bytes and more, so it is read".to_vec(), {
-        // a database of another program: the catalog
-        std::fs::read(place.path().join("catalog.db")).unwrap()
-    }]
-    .into_iter()
-    .enumerate()
+    for (number, content) in
+        [b"not a database at all, but long enough to have a header of one hundred bytes and more, so it is read".to_vec(), {
+            // a database of another program: the catalog
+            std::fs::read(place.path().join("catalog.db")).unwrap()
+        }]
+        .into_iter()
+        .enumerate()
     {
         let journal = place.path().join("journal.db");
         std::fs::write(&journal, &content).unwrap();

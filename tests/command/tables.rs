@@ -14,8 +14,18 @@ async fn inspect_shows_the_table_and_each_partition() {
     assert_eq!(
         keys(&lines[0]),
         [
-            "act", "format_version", "kind", "looked_at_ms", "partitions", "reference", "refused", "snapshot_id", "table",
-            "target_file_size", "traits", "uuid"
+            "act",
+            "format_version",
+            "kind",
+            "looked_at_ms",
+            "partitions",
+            "reference",
+            "refused",
+            "snapshot_id",
+            "table",
+            "target_file_size",
+            "traits",
+            "uuid"
         ]
     );
     assert_eq!((&lines[0]["kind"], &lines[0]["table"], &lines[0]["partitions"]), (&json!("table"), &json!(NAME), &json!(2)));
@@ -34,12 +44,26 @@ async fn plan_and_a_dry_run_say_what_would_be_done_and_do_nothing() {
     let before = place.files();
     let plan = place.run(&["plan", NAME, "--json"]).await.expect(0);
     let expected = [
-        "bytes_in", "delete_files", "detail", "files_in", "gb_hours", "inputs", "partition", "reason", "rows_in", "snapshot_id", "spec_id",
-        "table", "verdict",
+        "bytes_in",
+        "delete_files",
+        "detail",
+        "files_in",
+        "gb_hours",
+        "inputs",
+        "partition",
+        "reason",
+        "rows_in",
+        "snapshot_id",
+        "spec_id",
+        "table",
+        "verdict",
     ];
     assert_eq!(plan.lines().iter().map(keys).collect::<Vec<_>>(), vec![expected.to_vec(); 2]);
     assert_eq!((plan.each("partition"), plan.each("verdict")), (vec!["p=7".into(), "p=8".into()], vec!["rewrite".into(), "leave".into()]));
-    assert_eq!((plan.each("files_in"), plan.each("rows_in"), plan.each("delete_files")), (vec![json!(3), json!(0)], vec![json!(4), json!(0)], vec![json!(1), json!(0)]));
+    assert_eq!(
+        (plan.each("files_in"), plan.each("rows_in"), plan.each("delete_files")),
+        (vec![json!(3), json!(0)], vec![json!(4), json!(0)], vec![json!(1), json!(0)])
+    );
     assert_eq!(plan.lines()[0]["inputs"].as_array().unwrap().len(), 3);
 
     let dry = place.run(&["compact", NAME, "--dry-run", "--json"]).await.expect(0);
@@ -55,8 +79,25 @@ async fn compact_tells_each_partition_and_the_journal_keeps_it() {
     let table = small(&place).await;
     let ended = place.run(&["compact", NAME, "--json"]).await.expect(0);
     let expected = [
-        "attempt", "bytes_in", "bytes_out", "decision", "detail", "files_in", "files_out", "partition", "path", "path_reason", "peak_memory",
-        "refusal", "result", "rows", "rows_deleted", "seconds", "snapshot_id", "spec_id", "table",
+        "attempt",
+        "bytes_in",
+        "bytes_out",
+        "decision",
+        "detail",
+        "files_in",
+        "files_out",
+        "partition",
+        "path",
+        "path_reason",
+        "peak_memory",
+        "refusal",
+        "result",
+        "rows",
+        "rows_deleted",
+        "seconds",
+        "snapshot_id",
+        "spec_id",
+        "table",
     ];
     let lines = ended.lines();
     assert_eq!(lines.iter().map(keys).collect::<Vec<_>>(), vec![expected.to_vec(); 2]);
@@ -69,9 +110,8 @@ async fn compact_tells_each_partition_and_the_journal_keeps_it() {
     assert_eq!(table.rows().await, ["2|b|7", "3|c|7", "4|d|7", "5|e|8"]);
 
     let jobs = place.run(&["jobs", "--json"]).await.expect(0).lines();
-    let expected = [
-        "attempt", "bytes", "changed_ms", "created_ms", "error", "files", "job", "partition", "reason", "snapshot_id", "state", "table",
-    ];
+    let expected =
+        ["attempt", "bytes", "changed_ms", "created_ms", "error", "files", "job", "partition", "reason", "snapshot_id", "state", "table"];
     assert_eq!(jobs.iter().map(keys).collect::<Vec<_>>(), [expected]);
     assert_eq!((&jobs[0]["state"], &jobs[0]["reason"], &jobs[0]["snapshot_id"]), (&json!("committed"), &json!("request"), &json!(head)));
     assert_eq!((&jobs[0]["table"], &jobs[0]["error"], &jobs[0]["files"]), (&json!(NAME), &json!(""), &json!(3)));
@@ -154,7 +194,10 @@ async fn what_is_not_there_is_named_and_told_apart_by_the_exit_code() {
     small(&place).await;
     for command in ["inspect", "plan", "compact"] {
         let gone = place.run(&[command, "lake.ns.gone"]).await.expect(7);
-        assert_eq!(gone.err, "error: lake.ns.gone does not exist in its catalog; `catalog.namespace.table` is spelled as engines spell it\n");
+        assert_eq!(
+            gone.err,
+            "error: lake.ns.gone does not exist in its catalog; `catalog.namespace.table` is spelled as engines spell it\n"
+        );
         let unknown = place.run(&[command, "sea.ns.t"]).await.expect(64);
         assert_eq!(unknown.err, "error: no catalog is called `sea`; known: lake\n");
         place.run(&[command, "t"]).await.expect(2);

@@ -56,7 +56,8 @@ async fn a_compaction_killed_at_any_point_is_closed_by_the_next() {
         world.assert_whole(2).await;
         let jobs = world.jobs().await;
         let states: Vec<JobState> = jobs.iter().rev().map(|j| j.state).collect();
-        let expected = if has_landed(point) { vec![JobState::Committed; 2] } else { vec![JobState::Failed, JobState::Committed, JobState::Committed] };
+        let expected =
+            if has_landed(point) { vec![JobState::Committed; 2] } else { vec![JobState::Failed, JobState::Committed, JobState::Committed] };
         assert_eq!(states, expected, "{point}");
     }
 }
@@ -112,13 +113,8 @@ async fn serve_closes_at_its_start_what_a_dead_process_left() {
 
 #[tokio::test]
 async fn an_undo_killed_at_any_point_it_passes_is_closed_by_the_next_command() {
-    let points = [
-        KillPoint::Requested,
-        KillPoint::Inflight,
-        KillPoint::MetadataWritten,
-        KillPoint::CatalogAnswered,
-        KillPoint::OutcomeJournaled,
-    ];
+    let points =
+        [KillPoint::Requested, KillPoint::Inflight, KillPoint::MetadataWritten, KillPoint::CatalogAnswered, KillPoint::OutcomeJournaled];
     for point in points {
         let world = World::new().await;
         world.compact().await.expect(0);

@@ -113,9 +113,8 @@ async fn serve_killed_again_and_again_under_a_stream_loses_and_leaves_nothing() 
     stop.store(true, Ordering::Relaxed);
     let writer = writing.await.unwrap();
     assert_eq!(table.rows().await, writer.expected());
-    let rewrites = |metadata: &iceberg::spec::TableMetadata| {
-        metadata.snapshots().filter(|s| s.summary().operation == Operation::Replace).count()
-    };
+    let rewrites =
+        |metadata: &iceberg::spec::TableMetadata| metadata.snapshots().filter(|s| s.summary().operation == Operation::Replace).count();
     assert!(rewrites(&table.load().await.loaded.metadata) > 0, "nothing was rewritten between two kills");
 
     // the one that follows at rest, and is asked to end

@@ -97,7 +97,8 @@ async fn stream(t: Arc<Table>, stop: Arc<AtomicBool>) -> Vec<String> {
         tokio::time::sleep(Duration::from_millis(300)).await;
         loop {
             let base = t.load().await;
-            let change = if n % 4 == 3 { t.change().append([row(1_000 + n, "v", 0)]) } else { t.change().delete_equal(&["id"], [row(n, "", 0)]) };
+            let change =
+                if n % 4 == 3 { t.change().append([row(1_000 + n, "v", 0)]) } else { t.change().delete_equal(&["id"], [row(n, "", 0)]) };
             let (_, updates) = change.stage(&base).await;
             let holds = vec![TableRequirement::RefSnapshotIdMatch { r#ref: MAIN.into(), snapshot_id: base.view.head }];
             match t.port.commit(&base.loaded, holds, updates, &Watch::default()).await.unwrap() {
@@ -106,7 +107,10 @@ async fn stream(t: Arc<Table>, stop: Arc<AtomicBool>) -> Vec<String> {
                 other => panic!("{other:?}"),
             }
         }
-        if n % 4 == 3 { drop(rows.insert(1_000 + n)) } else { drop(rows.remove(&n)) }
+        match n % 4 {
+            3 => assert!(rows.insert(1_000 + n)),
+            _ => assert!(rows.remove(&n)),
+        }
     }
     let mut texts: Vec<String> = rows.iter().map(|id| format!("{id}|v")).collect();
     texts.sort();
