@@ -165,7 +165,7 @@ async fn every_refusal_reaches_the_user_of_compact_with_what_to_do() {
         let (before, head) = (case.place.files(), case.table.load().await.view().head);
         let ended = case.place.run(&[&["compact", NAME, "--json"], &case.arguments[..]].concat()).await;
         assert_eq!(ended.code, Some(3), "{refusal}: {ended:?}");
-        let line = ended.lines().remove(0);
+        let line = ended.lines().into_iter().next().unwrap_or_else(|| panic!("{refusal}: {ended:?}"));
         assert_eq!((&line["result"], &line["refusal"]), (&json!("refused"), &json!(refusal.code())), "{line}");
         let detail = line["detail"].as_str().unwrap();
         assert!(detail.contains(case.found) && detail.ends_with(&format!("; {}", refusal.advice())), "{refusal}: {detail}");
