@@ -52,7 +52,7 @@ impl Kind {
                 ("afterwrite.quiet-window", "0s".to_owned()),
                 ("afterwrite.cooldown", "0s".to_owned()),
                 ("afterwrite.tier-files", "4".to_owned()),
-                ("afterwrite.queue-min-reduction", "1".to_owned()),
+                ("afterwrite.queue-min-reduction", "2".to_owned()),
             ]);
         }
         properties.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
