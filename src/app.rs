@@ -20,9 +20,9 @@ use crate::model::ident::{MAIN, TableIdent};
 use crate::observe::poll::{self, Poller};
 use crate::observe::{Inbox, Roster, inbox};
 use crate::ooda::{Loop, Parts};
+use crate::orient::Orient;
 use crate::orient::cache::Key;
 use crate::orient::checkpoint::{Checkpoints, VERSION};
-use crate::orient::Orient;
 use crate::serve::{self, Running};
 use crate::settings::{self, Settings};
 use crate::telemetry;
@@ -92,7 +92,8 @@ impl App {
         let act = self.act(Role::Serve, Arc::clone(&journal)).await?;
         let format: Arc<dyn Format> = Arc::clone(&self.lake) as Arc<dyn Format>;
         let give_up_ms = self.settings.poll.max_ms;
-        let inbox = Inbox::new(Arc::clone(&self.clock), inbox::Limits { give_up_ms, interval_ms: LOOK_INTERVAL_MS, ..inbox::Limits::default() });
+        let inbox =
+            Inbox::new(Arc::clone(&self.clock), inbox::Limits { give_up_ms, interval_ms: LOOK_INTERVAL_MS, ..inbox::Limits::default() });
         let roster = Arc::new(Roster::new(format.catalogs()));
         let checkpoints = Arc::new(JournalCheckpoints(Arc::clone(&journal)));
         let orient = Arc::new(Orient::new(self.settings.cache.memory, checkpoints));
@@ -110,7 +111,8 @@ impl App {
         ooda.set_open(recovered.open.len());
         let running = serve::start(Arc::clone(&ooda) as Arc<dyn serve::Backend>, options, metrics).await?;
         let stop = CancellationToken::new();
-        let mut sidecar = Sidecar { running, ooda: Arc::clone(&ooda), inbox: inbox.clone(), orient, act, stop, tasks: Vec::new(), main: None };
+        let mut sidecar =
+            Sidecar { running, ooda: Arc::clone(&ooda), inbox: inbox.clone(), orient, act, stop, tasks: Vec::new(), main: None };
         for catalog in format.catalogs() {
             sidecar.poll(Poller {
                 catalog,
@@ -199,7 +201,8 @@ impl Sidecar {
         };
         let (act, orient, ooda, inbox, now) = (Arc::clone(act), Arc::clone(orient), Arc::clone(ooda), inbox.clone(), Arc::clone(&clock));
         let gauges = move || {
-            let (act, orient, ooda, inbox, now) = (Arc::clone(&act), Arc::clone(&orient), Arc::clone(&ooda), inbox.clone(), Arc::clone(&now));
+            let (act, orient, ooda, inbox, now) =
+                (Arc::clone(&act), Arc::clone(&orient), Arc::clone(&ooda), inbox.clone(), Arc::clone(&now));
             async move { read_gauges(&act, &orient, &ooda, &inbox, now.now_ms()).await }
         };
         let (stop, tasks) = (&self.stop, &mut self.tasks);
@@ -232,7 +235,13 @@ impl Sidecar {
     }
 }
 
-fn every<F>(time: Duration, what: &'static str, stop: CancellationToken, clock: Arc<dyn Clock>, work: impl Fn() -> F + Send + 'static) -> JoinHandle<()>
+fn every<F>(
+    time: Duration,
+    what: &'static str,
+    stop: CancellationToken,
+    clock: Arc<dyn Clock>,
+    work: impl Fn() -> F + Send + 'static,
+) -> JoinHandle<()>
 where
     F: Future<Output = Result<(), String>> + Send + 'static,
 {

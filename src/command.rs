@@ -137,7 +137,12 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
 /// A table that must be there.
 async fn load(app: &App, name: &TableName, reference: &str) -> Result<Arc<dyn Table>, Failure> {
     let table = app.lake.load(name, reference).await?;
-    table.ok_or_else(|| Failure::new(Exit::NotFound, format!("{name} does not exist in its catalog; `catalog.namespace.table` is spelled as engines spell it")))
+    table.ok_or_else(|| {
+        Failure::new(
+            Exit::NotFound,
+            format!("{name} does not exist in its catalog; `catalog.namespace.table` is spelled as engines spell it"),
+        )
+    })
 }
 
 /// The properties of a table resolved to its policy, warnings said on standard error.

@@ -34,8 +34,8 @@ use crate::serve::backend::{Explained, label};
 use crate::settings::{self, Settings};
 use crate::telemetry::{self, Looked};
 
-pub use book::Scope;
 use book::Book;
+pub use book::Scope;
 
 /// Looks made side by side.
 const LOOKERS: usize = 4;
@@ -81,7 +81,16 @@ impl Loop {
         let limits = parts.settings.budget;
         let budget = Mutex::new(Budget::new(&limits, parts.clock.now_ms()));
         let (decisions, _) = broadcast::channel(WATCH_BUFFER);
-        Arc::new(Self { parts, limits, budget, book: Mutex::default(), decisions, changed: Notify::new(), jobs: TaskTracker::new(), open: AtomicU64::new(0) })
+        Arc::new(Self {
+            parts,
+            limits,
+            budget,
+            book: Mutex::default(),
+            decisions,
+            changed: Notify::new(),
+            jobs: TaskTracker::new(),
+            open: AtomicU64::new(0),
+        })
     }
 
     /// Runs until the inbox is closed; then waits for the jobs under way.
@@ -301,7 +310,9 @@ fn looked(how: &How) -> Looked {
 /// When a decision that only time holds up is due again.
 fn eligible_again(decision: &Decision) -> Option<i64> {
     match &decision.verdict {
-        Verdict::Not { reason: Reason::TooNew { until_ms } | Reason::CoolingDown { until_ms } | Reason::QuietWindow { until_ms } } => Some(*until_ms),
+        Verdict::Not { reason: Reason::TooNew { until_ms } | Reason::CoolingDown { until_ms } | Reason::QuietWindow { until_ms } } => {
+            Some(*until_ms)
+        }
         _ => None,
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod architecture;
+mod catalog;
 mod demo;
 #[allow(dead_code)]
 mod fixture;
@@ -17,12 +18,13 @@ mod laws {
     mod selection;
 }
 mod observe;
+mod orient;
 mod reading;
 mod rewrite {
     mod encode;
     mod metrics;
+    mod run;
     mod splice;
     pub mod support;
 }
 mod serve;
-mod catalog;

@@ -1,5 +1,6 @@
 //! The end of a job: what its attempts add up to, and what goes with it.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use super::attempt::{Attempt, AttemptState, Loss};
@@ -58,6 +59,9 @@ impl Act {
             }
             Err(error) => {
                 tracing::error!(job = work.job.id.0, %error, "a job's end could not be journaled; recovery will");
+                if matches!(error, journal::Error::TakenOver(_)) {
+                    self.name_again(work).await;
+                }
                 match verdict {
                     Verdict::Committed => Verdict::Unresolved { reason: format!("it landed, and the journal does not know: {error}") },
                     other => other,
@@ -96,13 +100,25 @@ impl Act {
         };
         if let Some(rest) = rest {
             for attempt in attempts.iter().filter(|a| matches!(a.state, AttemptState::Writing | AttemptState::Verified)) {
-                self.journal.step(&attempt.id, &own_end(attempt, &rest)).await?;
+                self.journal.step(&self.holder.id, &attempt.id, &own_end(attempt, &rest)).await?;
             }
         }
-        let step = Step { job: &job.id, to, at_ms: self.clock.now_ms(), note: &note, numbers: Some(&numbers) };
+        let step = Step { holder: &self.holder.id, job: &job.id, to, at_ms: self.clock.now_ms(), note: &note, numbers: Some(&numbers) };
         self.journal.advance(step).await?;
         self.kill.reached(KillPoint::OutcomeJournaled);
         Ok(to)
+    }
+
+    /// Another process recovered this job while it was still at work. Files that
+    /// were begun after they had been removed there are named again, so that the
+    /// next recovery finds them; for an attempt that landed this changes nothing.
+    async fn name_again(&self, work: &Work) {
+        let named = std::mem::take(&mut *work.stop.named.lock().unwrap_or_else(PoisonError::into_inner));
+        for (attempt, path) in named {
+            if let Err(error) = self.journal.name_file(&attempt, &path).await {
+                tracing::warn!(attempt = attempt.0, path, %error, "a file may be left to orphan clean-up");
+            }
+        }
     }
 
     /// Removes what the job's lost attempts left, as far as it can be reached now.

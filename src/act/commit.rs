@@ -140,7 +140,7 @@ impl Act {
         match outcome {
             Outcome::Landed { snapshot_id } => {
                 let landed = AttemptState::Landed { snapshot_id: *snapshot_id };
-                self.journal.step(id, &landed).await.map_err(journal_failed)?;
+                self.journal.step(&self.holder.id, id, &landed).await.map_err(journal_failed)?;
                 self.kill.reached(KillPoint::OutcomeJournaled);
                 Ok(())
             }
@@ -149,7 +149,7 @@ impl Act {
     }
 
     async fn lose(&self, work: &Work, table: &dyn Table, id: &AttemptId, loss: Loss) -> Result<(), Verdict> {
-        self.journal.step(id, &AttemptState::Lost { loss: loss.clone() }).await.map_err(journal_failed)?;
+        self.journal.step(&self.holder.id, id, &AttemptState::Lost { loss: loss.clone() }).await.map_err(journal_failed)?;
         self.kill.reached(KillPoint::OutcomeJournaled);
         if !work.stop.hung.load(std::sync::atomic::Ordering::Relaxed) {
             self.clean(table, id, &loss).await;
@@ -162,7 +162,7 @@ impl Act {
     async fn unknown(&self, work: &mut Work, base: &TableView, id: &AttemptId, asked: bool, reason: String) -> Result<Tried, Verdict> {
         if !asked {
             let committing = AttemptState::Committing { asserted: base.metadata_location.clone() };
-            self.journal.step(id, &committing).await.map_err(journal_failed)?;
+            self.journal.step(&self.holder.id, id, &committing).await.map_err(journal_failed)?;
         }
         self.advance(work, JobState::Resolving, &format!("may have landed: {reason}")).await?;
         Ok(Tried::Unknown { reason })
@@ -185,7 +185,7 @@ impl Act {
         loop {
             let open = match self.look(&work.job.plan, &work.job.kind, &id, &asserted).await {
                 Ok(Look::Seen(Resolution::Landed { snapshot_id }, _)) => {
-                    self.journal.step(&id, &AttemptState::Landed { snapshot_id }).await.map_err(journal_failed)?;
+                    self.journal.step(&self.holder.id, &id, &AttemptState::Landed { snapshot_id }).await.map_err(journal_failed)?;
                     self.kill.reached(KillPoint::OutcomeJournaled);
                     return Ok(Some(snapshot_id));
                 }

@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::pin::pin;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use futures::future::{Either, select};
@@ -69,6 +69,8 @@ pub(super) struct Stop {
     pub(super) bound_ms: i64,
     cancelled: AtomicBool,
     pub(super) bytes_read: AtomicU64,
+    /// The files named so far, with their attempts.
+    pub(super) named: Mutex<Vec<(AttemptId, String)>>,
     /// Whether work was dropped and may still write.
     pub(super) hung: AtomicBool,
     watcher: Option<Watcher>,
@@ -82,6 +84,7 @@ impl Stop {
             bound_ms,
             cancelled: AtomicBool::new(false),
             bytes_read: AtomicU64::new(0),
+            named: Mutex::default(),
             hung: AtomicBool::new(false),
             watcher,
         }
@@ -136,6 +139,7 @@ impl<'a> Watch<'a> {
 impl Control for Watch<'_> {
     async fn will_write(&self, path: &str) -> Result<()> {
         self.act.journal.name_file(self.attempt, path).await?;
+        self.stop.named.lock().unwrap_or_else(PoisonError::into_inner).push((self.attempt.clone(), path.into()));
         if self.outputs {
             self.reached(KillPoint::OutputNamed);
         }
@@ -147,7 +151,7 @@ impl Control for Watch<'_> {
             return Err(Error::Setup(format!("attempt {} makes outputs and must not commit", self.attempt.0)));
         }
         self.check()?;
-        self.act.journal.step(self.attempt, &AttemptState::Committing { asserted: asserted.into() }).await?;
+        self.act.journal.step(&self.act.holder.id, self.attempt, &AttemptState::Committing { asserted: asserted.into() }).await?;
         self.asked.store(true, Ordering::SeqCst);
         Ok(())
     }

@@ -237,7 +237,7 @@ impl Act {
         self.kill.reached(KillPoint::Written);
         let proof = self.watched(&work.stop, table.verify(&work.job.plan, &written)).await;
         work.numbers.proof = Some(proof.map_err(|e| self.halted(work, e))?);
-        self.journal.step(&outputs, &AttemptState::Verified).await.map_err(journal_failed)?;
+        self.journal.step(&self.holder.id, &outputs, &AttemptState::Verified).await.map_err(journal_failed)?;
         self.kill.reached(KillPoint::Verified);
         self.land(work, &Effort::Rewrite { written: &written }).await
     }
@@ -310,19 +310,19 @@ impl Act {
             number: attempt::SPARE,
             state: AttemptState::Lost { loss: Loss::NeverAsked },
         };
-        self.journal.begin(&spare).await.map_err(journal_failed)?;
+        self.journal.begin(&self.holder.id, &spare).await.map_err(journal_failed)?;
         self.journal.move_files(outputs, &spare.id, &spares).await.map_err(journal_failed)
     }
 
     async fn begin(&self, work: &mut Work, id: &AttemptId, number: u32) -> Result<(), Verdict> {
         let attempt = Attempt { id: id.clone(), job: work.job.id.clone(), number, state: AttemptState::Writing };
-        self.journal.begin(&attempt).await.map_err(journal_failed)?;
+        self.journal.begin(&self.holder.id, &attempt).await.map_err(journal_failed)?;
         work.attempt = Some(id.clone());
         Ok(())
     }
 
     async fn advance(&self, work: &mut Work, to: JobState, note: &str) -> Result<(), Verdict> {
-        let step = Step { job: &work.job.id, to, at_ms: self.clock.now_ms(), note, numbers: Some(&work.numbers) };
+        let step = Step { holder: &self.holder.id, job: &work.job.id, to, at_ms: self.clock.now_ms(), note, numbers: Some(&work.numbers) };
         self.journal.advance(step).await.map_err(journal_failed)?;
         work.job.state = to;
         Ok(())

@@ -34,7 +34,9 @@ impl Act {
     ///
     /// Invariants checked: a job of a living process is left alone; an attempt
     /// that may have asked the catalog is resolved on a fresh load before
-    /// anything is removed; nothing is removed without proof.
+    /// anything is removed; nothing is removed without proof. A job is taken over
+    /// before it is looked at, so that a process that was only slow can no longer
+    /// commit files that are removed here.
     ///
     /// A crash in between is taken up by the next recovery.
     pub async fn recover(&self) -> journal::Result<Recovered> {
@@ -44,6 +46,7 @@ impl Act {
             if !self.is_left(&job, &dead).await? {
                 continue;
             }
+            self.journal.adopt(&job.id, &job.holder, &self.holder.id).await?;
             let list = match self.recover_job(&job).await? {
                 JobState::Committed => &mut recovered.committed,
                 JobState::Failed | JobState::Cancelled => &mut recovered.ended,
@@ -85,7 +88,7 @@ impl Act {
                 }
             };
             match next {
-                Some(next) => self.journal.step(&attempt.id, &next).await?,
+                Some(next) => self.journal.step(&self.holder.id, &attempt.id, &next).await?,
                 None => {
                     let (id, table) = (&job.id.0, &job.plan.name);
                     tracing::error!(job = id, %table, attempt = attempt.id.0, reason, "a commit may have landed and cannot be told yet");

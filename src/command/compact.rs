@@ -131,7 +131,10 @@ async fn scopes(app: &App, table: &dyn Table, policy: &Policy, filter: Option<&s
     let wanted = layout.partitions().iter().filter(|(_, partition)| partition.data.files > 0).map(|(key, _)| key.clone());
     let keys: Vec<PartitionKey> = wanted.filter(|key| filter.is_none_or(|f| names(f, key, &named(key)))).collect();
     if let (Some(filter), true) = (filter, keys.is_empty()) {
-        return Err(Failure::new(Exit::NotFound, format!("{} has no partition `{filter}` with live files; `inspect` lists them", view.name)));
+        return Err(Failure::new(
+            Exit::NotFound,
+            format!("{} has no partition `{filter}` with live files; `inspect` lists them", view.name),
+        ));
     }
     if let Some(refused) = view.refused.first() {
         return Ok(keys.into_iter().map(|key| Scoped { label: named(&key), scope: key, found: Found::Refused(refused.clone()) }).collect());
@@ -147,7 +150,11 @@ async fn scopes(app: &App, table: &dyn Table, policy: &Policy, filter: Option<&s
     let mut scoped = Vec::new();
     for keys in keys.chunks(TOGETHER) {
         match table.scopes(keys).await {
-            Ok(files) => scoped.extend(keys.iter().zip(files).map(|(key, files)| Scoped { label: named(key), scope: key.clone(), found: found(&order, &files) })),
+            Ok(files) => scoped.extend(keys.iter().zip(files).map(|(key, files)| Scoped {
+                label: named(key),
+                scope: key.clone(),
+                found: found(&order, &files),
+            })),
             // one damaged or refused partition must not hide the others
             Err(_) => {
                 for key in keys {

@@ -46,7 +46,9 @@ async fn until_signal() -> Result<(), Failure> {
 fn options(server: &Server, args: &Serve) -> Result<Options, Failure> {
     let token = args.token.as_ref().or(server.token.as_ref()).filter(|t| !t.is_empty());
     let token = token
-        .map(|text| Token::new(text).ok_or_else(|| Failure::new(Exit::Settings, "server.token: write visible ASCII characters without spaces")))
+        .map(|text| {
+            Token::new(text).ok_or_else(|| Failure::new(Exit::Settings, "server.token: write visible ASCII characters without spaces"))
+        })
         .transpose()?;
     let cert = args.tls_cert.clone().or_else(|| server.tls_cert.clone());
     let key = args.tls_key.clone().or_else(|| server.tls_key.clone());

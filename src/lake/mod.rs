@@ -61,8 +61,14 @@ pub trait Table: Send + Sync {
     async fn scope(&self, scope: &PartitionKey) -> Result<ScopeFiles>;
 
     /// As [`Table::scope`] for several partitions, in their order; manifests that
-    /// they share are read once.
-    async fn scopes(&self, scopes: &[PartitionKey]) -> Result<Vec<ScopeFiles>>;
+    /// they share are read once where the format can.
+    async fn scopes(&self, scopes: &[PartitionKey]) -> Result<Vec<ScopeFiles>> {
+        let mut files = Vec::with_capacity(scopes.len());
+        for scope in scopes {
+            files.push(self.scope(scope).await?);
+        }
+        Ok(files)
+    }
 
     /// Writes the outputs of a plan. Inputs are never touched. Every path is
     /// told to `control` before its file is begun.

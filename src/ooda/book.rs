@@ -75,7 +75,14 @@ struct ScopePage {
 impl Book {
     /// A look's result. Gives back the partitions to judge: those touched, or all
     /// when the policy, the refusals or the table changed.
-    pub fn take_in(&mut self, view: &TableView, policy: Policy, warnings: Vec<Warning>, absorbed: &Absorbed, now_ms: i64) -> BTreeSet<PartitionKey> {
+    pub fn take_in(
+        &mut self,
+        view: &TableView,
+        policy: Policy,
+        warnings: Vec<Warning>,
+        absorbed: &Absorbed,
+        now_ms: i64,
+    ) -> BTreeSet<PartitionKey> {
         let state = Arc::clone(&absorbed.state);
         let facts = TableFacts {
             ident: view.ident,

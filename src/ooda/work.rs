@@ -50,12 +50,21 @@ impl Loop {
         let files = table.scope(&begun.scope.partition).await?;
         self.with_page(&begun.scope.name, |page| {
             let memory = page.memory(&begun.scope.partition);
-            page.remember(&begun.scope.partition, crate::decide::ScopeMemory { max_deletes_on_file: Some(max_deletes_on_file(&files)), ..memory });
+            page.remember(
+                &begun.scope.partition,
+                crate::decide::ScopeMemory { max_deletes_on_file: Some(max_deletes_on_file(&files)), ..memory },
+            );
         });
         let Some(cause) = Cause::of(&begun.decision, &begun.policy) else { return Ok(Err(Reason::NothingToGain)) };
         let view = table.view();
-        let order =
-            Order { table: view.ident, name: &view.name, reference: &begun.reference, policy: &begun.policy, limits: &self.limits, cause: &cause };
+        let order = Order {
+            table: view.ident,
+            name: &view.name,
+            reference: &begun.reference,
+            policy: &begun.policy,
+            limits: &self.limits,
+            cause: &cause,
+        };
         Ok(plans(&order, &files))
     }
 
@@ -91,14 +100,18 @@ impl Loop {
             JobVerdict::Refused { refused } => self.with_page(&begun.scope.name, |page| page.refuse(scope, refused.clone())),
             JobVerdict::Disproved { error } => {
                 tracing::error!(table = %plan.name, %scope, %error, "a proof failed: nothing was committed, and the table is left alone from here on");
-                self.with_page(&begun.scope.name, |page| page.disproved = Some(Refused::new(Refusal::Damaged, format!("a rewrite was disproved: {error}"))));
+                self.with_page(&begun.scope.name, |page| {
+                    page.disproved = Some(Refused::new(Refusal::Damaged, format!("a rewrite was disproved: {error}")))
+                });
             }
             JobVerdict::Replan { max_bytes, .. } => self.with_page(&begun.scope.name, |page| page.shrink(scope, *max_bytes)),
             JobVerdict::Busy | JobVerdict::Paused | JobVerdict::Dropped { .. } => {}
             JobVerdict::Failed { .. } | JobVerdict::Stopped { .. } | JobVerdict::Cancelled | JobVerdict::Unresolved { .. } => {
                 tracing::warn!(table = %plan.name, %scope, verdict = %result.verdict.note(), "job did not land");
                 // as after work that gained nothing: what fails again and again is tried ever more seldom
-                self.with_page(&begun.scope.name, |page| page.remember(scope, page.memory(scope).after_empty_plan(&begun.policy, now_ms, false)));
+                self.with_page(&begun.scope.name, |page| {
+                    page.remember(scope, page.memory(scope).after_empty_plan(&begun.policy, now_ms, false))
+                });
             }
         }
     }
@@ -207,7 +220,9 @@ fn tell(result: &JobResult) {
         JobVerdict::Committed => JobEnd::Committed,
         JobVerdict::Cancelled | JobVerdict::Stopped { .. } => JobEnd::Cancelled,
         JobVerdict::Busy | JobVerdict::Paused | JobVerdict::Replan { .. } | JobVerdict::Dropped { .. } => JobEnd::Yielded,
-        JobVerdict::Refused { .. } | JobVerdict::Disproved { .. } | JobVerdict::Failed { .. } | JobVerdict::Unresolved { .. } => JobEnd::Failed,
+        JobVerdict::Refused { .. } | JobVerdict::Disproved { .. } | JobVerdict::Failed { .. } | JobVerdict::Unresolved { .. } => {
+            JobEnd::Failed
+        }
     };
     telemetry::job_ended(end, result.seconds());
     telemetry::budget_spent(numbers.gb_hours);

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
+use imbl::OrdMap;
 
+use super::lineage::Reason;
 use super::state::{Counts, FileSize, TableLayout};
 use crate::lake::{Result, Table};
 use crate::model::file::{Entry, EntryStatus, ManifestRef};
@@ -145,33 +147,26 @@ pub fn entries_of<'a>(
     Box::pin(stream::iter(manifests).map(read).buffered(READERS))
 }
 
-/// How a layout's sums stand to those of the head's manifest list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sums {
-    /// Files and records agree, of data and of deletes.
-    Agree,
-    /// The list leaves counts out and nobody counted: it cannot be told.
-    Unchecked,
-    /// They differ: files came or went without an entry that says so.
-    Differ,
-}
-
-/// Holds a layout against the manifest list of its head. `counted` has the true
-/// counts where the list's own are known to be missing or wrong.
-pub fn check(layout: &TableLayout, manifests: &[ManifestRef], counted: impl Fn(&str) -> Option<Counts>) -> Sums {
-    let sum = |deletes: bool| {
-        let mut rows = manifests.iter().filter(|m| m.deletes == deletes).map(|m| counted(&m.path).or_else(|| listed(m)));
-        rows.try_fold(Counts::default(), |sum, row| row.map(|c| sum.join(c.files, c.records).unwrap_or(sum)))
-    };
-    let differs = |sum: Option<Counts>, held: Counts| sum.is_some_and(|sum| sum != held);
-    let (data, deletes) = (sum(false), sum(true));
-    if differs(data, layout.data()) || differs(deletes, layout.deletes()) {
-        Sums::Differ
-    } else if data.is_none() || deletes.is_none() {
-        Sums::Unchecked
-    } else {
-        Sums::Agree
+/// Holds a layout against the manifest list of its head: files and records, of
+/// data and of deletes. `counted` has the true counts where the list's own are
+/// known to be missing or wrong. Gives the reason not to trust the layout.
+pub fn mistrust(layout: &TableLayout, manifests: &[ManifestRef], counted: &OrdMap<Arc<str>, Counts>) -> Option<Reason> {
+    for (deletes, held) in [(false, layout.data()), (true, layout.deletes())] {
+        let mut sum = Counts::default();
+        for manifest in manifests.iter().filter(|m| m.deletes == deletes) {
+            let Some(row) = counted.get(&manifest.path).copied().or_else(|| listed(manifest)) else {
+                return Some(Reason::Uncounted);
+            };
+            match sum.join(row.files, row.records) {
+                Some(joined) => sum = joined,
+                None => return Some(Reason::Drift),
+            }
+        }
+        if sum != held {
+            return Some(Reason::Drift);
+        }
     }
+    None
 }
 
 fn listed(manifest: &ManifestRef) -> Option<Counts> {

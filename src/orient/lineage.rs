@@ -50,6 +50,9 @@ pub enum Reason {
     FileGone,
     /// The parents form a circle.
     Circle,
+    /// The manifest list leaves out counts that are not known otherwise, so that
+    /// the sums cannot be held against it (format v1).
+    Uncounted,
     /// The sums differ from the manifest list's: a writer dropped files in silence.
     Drift,
 }

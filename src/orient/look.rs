@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::{StreamExt, TryStreamExt, stream};
 use imbl::OrdMap;
 
-use super::delta::{self, Change, Direction, READERS, Reads, Sums};
+use super::delta::{self, Change, Direction, READERS, Reads};
 use super::history::{Author, History};
 use super::lineage::{Lineage, Reason, lineage};
 use super::state::{self, Counts, TableLayout, TableState};
@@ -49,14 +49,13 @@ impl Look<'_> {
         };
         let manifests = rebuild::head_manifests(self.table).await?;
         let counted = counted(&state.counted, &reads, &manifests);
-        let layout = moved(&state.layout, &undone, &added).map(|mut layout| {
-            layout.set_head(self.table.view(), &manifests);
-            layout
-        });
-        let sums = layout.as_ref().map_or(Sums::Differ, |l| delta::check(l, &manifests, |path| counted.get(path).copied()));
-        let Some(layout) = layout.filter(|_| sums != Sums::Differ) else {
+        let Some(mut layout) = moved(&state.layout, &undone, &added) else {
             return self.rebuild(Some(state), Reason::Drift, reads).await;
         };
+        layout.set_head(self.table.view(), &manifests);
+        if let Some(reason) = delta::mistrust(&layout, &manifests, &counted) {
+            return self.rebuild(Some(state), reason, reads).await;
+        }
         let mut walked = Walked::new(state.history.clone());
         walked.hear(self.table.view(), undo, forward, (&undone, &added), self.now_ms);
         walked.history.retain(&layout, &walked.touched);
@@ -66,9 +65,8 @@ impl Look<'_> {
         };
         let last_sequence_number = self.table.view().last_sequence_number;
         let state = Arc::new(TableState { layout, history: walked.history, counted, last_sequence_number });
-        let checked = sums == Sums::Agree;
         let (foreign_snapshots, own_snapshots) = (walked.foreign, walked.own);
-        let absorbed = Absorbed { touched: walked.touched, foreign_snapshots, own_snapshots, checked, ..Absorbed::nothing(state, how) };
+        let absorbed = Absorbed { touched: walked.touched, foreign_snapshots, own_snapshots, ..Absorbed::nothing(state, how) };
         Ok(absorbed.with(&reads))
     }
 

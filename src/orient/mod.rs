@@ -81,9 +81,6 @@ pub struct Absorbed {
     pub foreign_snapshots: usize,
     /// Commits taken in that are this product's rewrites, of any instance.
     pub own_snapshots: usize,
-    /// Whether the manifest list bears the sums out: always, unless it leaves
-    /// counts out that nobody could count.
-    pub checked: bool,
 }
 
 impl Orient {
@@ -201,16 +198,7 @@ const ENTRY_BYTES: u64 = 256;
 
 impl Absorbed {
     fn nothing(state: Arc<TableState>, how: How) -> Self {
-        Self {
-            state,
-            how,
-            touched: BTreeSet::new(),
-            manifests_read: 0,
-            entries_read: 0,
-            foreign_snapshots: 0,
-            own_snapshots: 0,
-            checked: true,
-        }
+        Self { state, how, touched: BTreeSet::new(), manifests_read: 0, entries_read: 0, foreign_snapshots: 0, own_snapshots: 0 }
     }
 
     fn with(self, reads: &Reads) -> Self {

@@ -3,6 +3,7 @@
 mod memory;
 mod postgres;
 mod promises;
+mod pyiceberg;
 mod s3;
 mod sqlite;
 

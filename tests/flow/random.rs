@@ -19,7 +19,7 @@ fn foreigns() -> impl Strategy<Value = Vec<Foreign>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
     #[test]
     fn rows_stay_right_and_nothing_is_left_behind(

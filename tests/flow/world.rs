@@ -21,12 +21,6 @@ pub struct World {
 /// Where a process dies: the point, and how often it is passed before.
 pub type Death = Option<(KillPoint, u32)>;
 
-/// What became of a job.
-pub enum Ran {
-    Ended(JobResult),
-    Died,
-}
-
 impl World {
     pub fn new(files: usize) -> Self {
         let clock = Arc::new(SimClock::default());
@@ -47,16 +41,17 @@ impl World {
         self.start(KillSwitch::default()).await
     }
 
-    /// Runs a plan in a process of its own that dies where it is told to.
-    pub async fn run(&self, plan: Plan, death: Death) -> Ran {
+    /// Runs a plan in a process of its own that dies where it is told to; `None`
+    /// when it did.
+    pub async fn run(&self, plan: Plan, death: Death) -> Option<JobResult> {
         let act = self.start(dying(death)).await;
         match tokio::spawn(async move { act.run(&plan, None).await }).await {
-            Ok(result) => Ran::Ended(result),
+            Ok(result) => Some(result),
             Err(error) => {
                 assert!(error.is_panic());
                 let panic = error.into_panic();
                 assert_eq!(panic.downcast_ref::<Killed>(), Some(&Killed), "a panic that is not the kill");
-                Ran::Died
+                None
             }
         }
     }

@@ -166,5 +166,9 @@ async fn h04_a_history_cut_by_expiry_keeps_the_outcome_open() {
     let found = find_attempt(&t.load().await, &AttemptId("a1".into()), &base.view.metadata_location);
 
     assert!(matches!(found, Resolution::Open { .. }), "our files are live, yet {found:?}");
+    // Even a wrong proof removes no live file.
+    let proof = NotLanded::never_asked(&AttemptId("a1".into()));
+    let paths: Vec<String> = written.outputs.iter().map(|o| o.path.clone()).collect();
+    assert!(remove_outputs(&t.load().await, &proof, &paths).await.is_err());
     assert_eq!(t.rows().await, ["1|a", "2|b"]);
 }

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use afterwrite::lake::iceberg::read::ReadSummary;
+use afterwrite::model::plan::Path;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, StringArray, new_null_array};
 use arrow_schema::DataType;
 use arrow_select::filter::filter_record_batch;
 use iceberg::spec::Datum;
 
-use crate::reading::proving::{failure, prove, re_encode, re_encode_with, summary};
+use crate::reading::proving::{Rewrite, failure, prove, re_encode, re_encode_with, summary};
 use crate::reading::value::{Value, row};
 use crate::reading::{Lake, field};
 
@@ -162,4 +163,15 @@ async fn h114_a_column_that_a_file_lacks_counts_as_null() {
     let (batches, read) = honest(&lake).await;
     let rewrite = re_encode(&mut lake, &batches, read);
     assert_eq!(prove(&lake, rewrite).await.unwrap().null_counts, 2);
+}
+
+#[tokio::test]
+async fn h114_a_table_of_which_every_row_is_deleted_is_proven_without_outputs() {
+    let mut lake = Lake::id_v();
+    lake.append(1, &[row(1, "a")]);
+    lake.delete_ids(2, &[Some(1)]);
+    let (batches, read) = honest(&lake).await;
+    assert_eq!(batches.len(), 0);
+    let all_gone = Rewrite { path: Path::ReEncode, outputs: Vec::new(), rows_in: 1, rows_deleted: 1, read: Some(read) };
+    assert_eq!(prove(&lake, all_gone).await.unwrap().rows, 0);
 }

@@ -20,6 +20,16 @@ async fn h19_an_upsert_keeps_its_own_new_row() {
 }
 
 #[tokio::test]
+async fn h19_an_upsert_keeps_its_own_new_row_when_later_deletes_reach_its_file() {
+    let mut lake = Lake::id_v();
+    lake.append(1, &[row(1, "old")]);
+    lake.delete_ids(2, &[Some(1)]);
+    lake.append(2, &[row(1, "new"), row(9, "gone")]);
+    lake.delete_ids(3, &[Some(9)]);
+    assert_eq!(lake.values().await, [row(1, "new")]);
+}
+
+#[tokio::test]
 async fn h19_each_file_is_held_against_its_own_sequence() {
     let mut lake = Lake::id_v();
     for sequence in [1, 3, 5] {

@@ -1,8 +1,15 @@
 //! Position deletes reach files of their own commit, and are read whatever the
 //! bounds in their manifest entries say.
 
-use crate::reading::value::{Value, row};
-use crate::reading::{Lake, path_bounds};
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Schema};
+use iceberg::spec::DataContentType;
+use parquet::basic::Encoding;
+use parquet::file::properties::WriterProperties;
+
+use crate::reading::value::{Value, batch, row};
+use crate::reading::{Lake, NullCounts, Placed, describe, field, fields, path_bounds, write};
 
 #[tokio::test]
 async fn h20_a_position_delete_of_the_same_commit_applies() {
@@ -51,4 +58,26 @@ async fn h20_positions_beyond_the_end_delete_nothing_and_repeats_count_once() {
     let (_, summary) = lake.read().await.unwrap();
     assert_eq!((summary.rows_in, summary.rows_deleted, summary.rows_deleted_by_position), (2, 1, 1));
     assert_eq!(lake.values().await, [vec![Value::Int(1), Value::text("a")]]);
+}
+
+#[tokio::test]
+async fn h20_a_delete_file_of_another_writer_with_the_row_column_is_read() {
+    // given a file as Trino encodes paths, that also carries the deleted rows
+    let mut lake = Lake::id_v();
+    let f1 = lake.append(1, &[row(1, "a"), row(2, "b")]);
+    let deleted_row = DataType::Struct(fields(vec![field("id", DataType::Int64, true, 1)]));
+    let schema = Arc::new(Schema::new(vec![
+        field("row", deleted_row, true, 2_147_483_544),
+        field("pos", DataType::Int64, false, 2_147_483_545),
+        field("file_path", DataType::Utf8, false, 2_147_483_546),
+    ]));
+    let rows = batch(&schema, &[vec![Value::Struct(vec![Value::Int(1)]), Value::Int(0), Value::text(&f1)]]);
+    let path = lake.path("pos");
+    let encoded = WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_column_encoding("file_path".into(), Encoding::DELTA_LENGTH_BYTE_ARRAY);
+    write(&path, &rows, encoded.build());
+    let file = describe(&path, DataContentType::PositionDeletes, &NullCounts(Default::default(), 1)).build().unwrap();
+    lake.deletes.push(Placed { file, sequence: 2 });
+    assert_eq!(lake.values().await, [row(2, "b")]);
 }

@@ -45,6 +45,6 @@ async fn h61_a_bound_that_cannot_be_rounded_up_is_dropped() {
     assert_eq!(file.upper_bounds()[&1], Datum::string("c"));
     assert_eq!(file.upper_bounds()[&2], Datum::binary([0xFE, 0xFF]));
     let surrogates = format!("{}x", "\u{D7FF}".repeat(16));
-    let file = described("truncate(16)", &["a", &surrogates], &[&[0]; 2]).await;
+    let file = described("truncate(16)", &["a", &surrogates], &[&[0u8][..]; 2]).await;
     assert_eq!(file.upper_bounds()[&1], Datum::string(format!("{}\u{E000}", "\u{D7FF}".repeat(15))));
 }

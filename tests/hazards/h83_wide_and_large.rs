@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use afterwrite::lake::Error;
 use afterwrite::model::refusal::Refusal;
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_array::{ArrayRef, Int64Array, LargeBinaryArray, RecordBatch, StringArray};
 use iceberg::spec::PrimitiveType;
 
-use crate::rewrite::support::{Lake, primitive};
+use crate::rewrite::support::{Lake, noise, primitive};
 
 const MIB: u64 = 1 << 20;
 
@@ -44,13 +44,21 @@ async fn h83_five_thousand_columns_of_ten_rows_are_one_row_group() {
 }
 
 #[tokio::test]
+async fn h83_many_batches_of_a_wide_table_are_one_row_group() {
+    let (lake, batch) = wide();
+    let made = lake.encode("a", vec![batch; 20], 512 * MIB, 256 * MIB).await.unwrap();
+    assert_eq!((made[0].output.records, made[0].data_file.split_offsets().unwrap().len()), (200, 1));
+}
+
+#[tokio::test]
 async fn h83_row_groups_end_by_memory_before_they_end_by_rows() {
-    let lake = Lake::new(vec![("json", primitive(PrimitiveType::String))], &[("write.parquet.dict-size-bytes", "1")]);
-    let batches: Vec<_> = (0..6).map(|_| cells(&lake, 4 << 20, 4)).collect();
+    let lake = Lake::new(vec![("blob", primitive(PrimitiveType::Binary))], &[]);
+    let batches: Vec<_> =
+        (0..6).map(|n| lake.batch(vec![Arc::new(LargeBinaryArray::from_iter_values(noise(n, 16 << 20).chunks(4 << 20)))])).collect();
     let made = lake.encode("a", batches, 512 * MIB, 64 * MIB).await.unwrap();
     let read = lake.read(&made[0].output.path).await;
     let rows: Vec<i64> = read.footer.row_groups().iter().map(|group| group.num_rows()).collect();
-    assert!(rows.iter().all(|rows| *rows <= 24) && rows.iter().sum::<i64>() == 24, "{rows:?}");
+    assert!(rows.iter().all(|rows| *rows <= 5) && rows.iter().sum::<i64>() == 24, "{rows:?}");
 }
 
 #[tokio::test]

@@ -3,6 +3,9 @@
 
 use std::sync::Arc;
 
+use afterwrite::lake::iceberg::read;
+use afterwrite::lake::{Control, Error, Result};
+use afterwrite::model::killpoint::KillPoint;
 use afterwrite::model::partition::{PartitionKey, Value as PartitionValue};
 use afterwrite::model::refusal::Refusal;
 use arrow_schema::{DataType, Schema, TimeUnit};
@@ -16,7 +19,7 @@ use super::value::{Value, batch, row};
 use super::{Lake, NullCounts, Placed, describe, field, fields};
 use iceberg::spec::DataContentType;
 
-async fn read_as(file_type: DataType, table_type: serde_json::Value, value: Value) -> Result<Value, (Refusal, String)> {
+async fn read_as(file_type: DataType, table_type: serde_json::Value, value: Value) -> std::result::Result<Value, (Refusal, String)> {
     let mut lake = Lake::new(json!([{"id": 1, "name": "c", "required": false, "type": table_type}]));
     let schema = Arc::new(Schema::new(vec![field("c", file_type, true, 1)]));
     lake.append_batch(1, &batch(&schema, &[vec![value]]), WriterProperties::builder().build());
@@ -200,7 +203,7 @@ async fn a_deletion_vector_is_refused() {
     let mut plan = lake.plan();
     plan.deletes[0].content = afterwrite::model::file::Content::DeletionVector;
     let result = super::read_plan(&table, &plan).await;
-    let Err(afterwrite::lake::Error::Refused(refused)) = result else { panic!("{result:?}") };
+    let Err(Error::Refused(refused)) = result else { panic!("{result:?}") };
     assert_eq!(refused.refusal, Refusal::DeletionVector);
 }
 
@@ -216,5 +219,43 @@ async fn a_missing_file_is_told_from_a_damaged_one() {
     assert_eq!(lake.refusal().await.0, Refusal::Damaged);
     std::fs::remove_file(&local).unwrap();
     let result = super::read_plan(&table, &plan).await;
-    assert!(matches!(&result, Err(afterwrite::lake::Error::NotFound { path: p }) if *p == path), "{result:?}");
+    assert!(matches!(&result, Err(Error::NotFound { path: p }) if *p == path), "{result:?}");
+}
+
+/// Stops after some batches.
+struct Stop(std::sync::atomic::AtomicU32);
+
+#[async_trait::async_trait]
+impl Control for Stop {
+    async fn will_write(&self, _: &str) -> Result<()> {
+        Ok(())
+    }
+    async fn will_commit(&self, _: &str) -> Result<()> {
+        Ok(())
+    }
+    fn check(&self) -> Result<()> {
+        match self.0.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) {
+            0 => Err(Error::Stopped("by the test".into())),
+            _ => Ok(()),
+        }
+    }
+    fn progress(&self, _: u64, _: u64) {}
+    fn reached(&self, _: KillPoint) {}
+}
+
+#[tokio::test]
+async fn a_stop_is_heard_between_batches() {
+    let mut lake = Lake::id_v();
+    for i in 0..5 {
+        lake.append(1, &[row(i, "a")]);
+    }
+    let (table, plan, control) = (lake.table().await, lake.plan(), Stop(2.into()));
+    let mut source = read::open(&table, &plan, &control).await.unwrap();
+    assert!(source.next().await.unwrap().is_some());
+    let mut end = source.next().await;
+    while let Ok(Some(_)) = end {
+        end = source.next().await;
+    }
+    assert!(matches!(end, Err(Error::Stopped(_))), "{end:?}");
+    assert!(source.rows_read().unwrap() < 5);
 }

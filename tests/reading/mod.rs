@@ -426,6 +426,7 @@ fn view(metadata: &TableMetadata, root: &str) -> TableView {
         reference: "main".into(),
         head: Some(SNAPSHOT),
         snapshots: BTreeMap::new(),
+        last_sequence_number: metadata.last_sequence_number(),
         specs: BTreeMap::new(),
         properties: BTreeMap::new(),
         created_ms: 0,

@@ -129,7 +129,7 @@ fn filler(field: &FieldRef) -> Value {
 }
 
 fn validity(values: &[Value]) -> Option<NullBuffer> {
-    values.iter().any(|v| *v == Value::Null).then(|| values.iter().map(|v| *v != Value::Null).collect())
+    values.contains(&Value::Null).then(|| values.iter().map(|v| *v != Value::Null).collect())
 }
 
 /// One value of an array.
@@ -164,4 +164,3 @@ pub fn value(array: &dyn Array, row: usize) -> Value {
         other => panic!("{other}"),
     }
 }
-

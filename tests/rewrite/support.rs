@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use afterwrite::lake::iceberg::read::schema::arrow_schema;
 use afterwrite::lake::iceberg::read::{ReadSummary, RowSource};
 use afterwrite::lake::iceberg::rewrite::input::Input;
 use afterwrite::lake::iceberg::rewrite::job::{Job, Made};
@@ -68,7 +69,8 @@ impl Lake {
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
         let plan = plan(vec![live("memory://wh/db/t/data/in.parquet", 1, rows as u64)], target, memory);
         let job = Job::new(&self.io, &self.metadata, &plan, &AttemptId(attempt.into()), &self.watch)?;
-        let source = Rows { schema: self.arrow(), batches: batches.into(), read: 0 };
+        let schema = arrow_schema(self.metadata.current_schema())?;
+        let source = Rows { schema, batches: batches.into(), read: 0 };
         Ok(encode::write(&job, Box::new(source)).await?.0)
     }
 
@@ -206,4 +208,9 @@ pub fn noise(seed: u64, length: usize) -> Vec<u8> {
         (state >> 32) as u8
     };
     (0..length).map(|_| next()).collect()
+}
+
+/// A codec's name, without its level.
+pub fn codec(compression: parquet::basic::Compression) -> String {
+    format!("{compression:?}").split('(').next().unwrap().to_owned()
 }

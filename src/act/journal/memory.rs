@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use super::{Blob, Error, Holder, Journal, Kept, Pause, Pauses, Query, Result, Role, Step, check_attempt, check_job};
+use super::{Blob, Error, Holder, Journal, Kept, Pause, Pauses, Query, Result, Role, Step, check_attempt, check_holder, check_job};
 use crate::act::attempt::{Attempt, AttemptState};
 use crate::act::job::{Job, JobState, Kind};
 use crate::model::ident::TableIdent;
@@ -114,6 +114,7 @@ impl Journal for MemoryJournal {
     async fn advance(&self, step: Step<'_>) -> Result<()> {
         let mut state = self.write()?;
         let job = state.jobs.get_mut(step.job).ok_or_else(|| Error::Absent(step.job.0.clone()))?;
+        check_holder(step.job, &job.holder, step.holder)?;
         check_job(step.job, job.state, step.to)?;
         let kept = job.state != step.to && step.to == JobState::Committed && job.kind == Kind::Rewrite;
         job.state = step.to;
@@ -124,6 +125,13 @@ impl Journal for MemoryJournal {
         }
         if kept {
             state.kept.insert(step.job.clone());
+        }
+        Ok(())
+    }
+
+    async fn adopt(&self, job: &JobId, from: &str, to: &str) -> Result<()> {
+        if let Some(job) = self.write()?.jobs.get_mut(job).filter(|j| j.holder == from) {
+            job.holder = to.into();
         }
         Ok(())
     }
@@ -154,11 +162,10 @@ impl Journal for MemoryJournal {
         Ok(self.lock().jobs.get(id).is_some_and(|j| j.cancel))
     }
 
-    async fn begin(&self, attempt: &Attempt) -> Result<()> {
+    async fn begin(&self, holder: &str, attempt: &Attempt) -> Result<()> {
         let mut state = self.write()?;
-        if !state.jobs.contains_key(&attempt.job) {
-            return Err(Error::Absent(attempt.job.0.clone()));
-        }
+        let job = state.jobs.get(&attempt.job).ok_or_else(|| Error::Absent(attempt.job.0.clone()))?;
+        check_holder(&attempt.job, &job.holder, holder)?;
         if state.attempts.contains_key(&attempt.id) {
             return Err(Error::Illegal { id: attempt.id.0.clone(), from: "begun".into(), to: "begun".into() });
         }
@@ -166,9 +173,12 @@ impl Journal for MemoryJournal {
         Ok(())
     }
 
-    async fn step(&self, attempt: &AttemptId, to: &AttemptState) -> Result<()> {
-        let mut state = self.write()?;
+    async fn step(&self, holder: &str, attempt: &AttemptId, to: &AttemptState) -> Result<()> {
+        let mut guard = self.write()?;
+        let state = &mut *guard;
         let known = state.attempts.get_mut(attempt).ok_or_else(|| Error::Absent(attempt.0.clone()))?;
+        let job = state.jobs.get(&known.job).ok_or_else(|| Error::Absent(known.job.0.clone()))?;
+        check_holder(&job.id, &job.holder, holder)?;
         check_attempt(attempt, &known.state, to)?;
         known.state = to.clone();
         if matches!(to, AttemptState::Landed { .. }) {

@@ -79,6 +79,9 @@ pub enum Error {
         /// The state asked for.
         to: String,
     },
+    /// Another process took the job over: this one must not touch it any more.
+    #[error("job `{0}` was taken over by another process")]
+    TakenOver(String),
     /// No job or attempt of that id.
     #[error("the journal has no job `{0}`: `jobs` lists them")]
     Absent(String),
@@ -130,6 +133,8 @@ pub struct Holder {
 /// One step of a job.
 #[derive(Clone, Debug)]
 pub struct Step<'a> {
+    /// The process that steps it: it must hold the job.
+    pub holder: &'a str,
     /// The job.
     pub job: &'a JobId,
     /// Its next state.
@@ -196,6 +201,10 @@ pub struct Blob {
 }
 
 /// The journal. Every write is durable when its call returns.
+///
+/// Only the process that holds a job steps it and its attempts. One that was
+/// taken for dead and comes back is refused with [`Error::TakenOver`] before it
+/// can ask a catalog: the files that it would commit may be gone.
 #[async_trait]
 pub trait Journal: Send + Sync {
     /// The lasting id of this instance; `fresh` becomes it when there is none.
@@ -216,6 +225,8 @@ pub trait Journal: Send + Sync {
     /// Steps a job. Errs with [`Error::Illegal`] where the state machine has no
     /// such step.
     async fn advance(&self, step: Step<'_>) -> Result<()>;
+    /// Takes a job over from a dead process; does nothing when that does not hold it.
+    async fn adopt(&self, job: &JobId, from: &str, to: &str) -> Result<()>;
     /// One job.
     async fn job(&self, id: &JobId) -> Result<Option<Job>>;
     /// Several jobs.
@@ -226,9 +237,9 @@ pub trait Journal: Send + Sync {
     async fn is_cancelled(&self, id: &JobId) -> Result<bool>;
 
     /// Enters a new attempt.
-    async fn begin(&self, attempt: &Attempt) -> Result<()>;
+    async fn begin(&self, holder: &str, attempt: &Attempt) -> Result<()>;
     /// Steps an attempt; one that landed no longer answers for its files.
-    async fn step(&self, attempt: &AttemptId, to: &AttemptState) -> Result<()>;
+    async fn step(&self, holder: &str, attempt: &AttemptId, to: &AttemptState) -> Result<()>;
     /// A job's attempts, by number.
     async fn attempts(&self, job: &JobId) -> Result<Vec<Attempt>>;
     /// Lost attempts that still answer for files.
@@ -264,6 +275,11 @@ pub trait Journal: Send + Sync {
     /// Drops ended jobs that changed last before a time, answer for no files
     /// and keep nothing alive. Returns how many.
     async fn prune(&self, before_ms: i64) -> Result<u64>;
+}
+
+/// Only the holder of a job touches it.
+fn check_holder(id: &JobId, holds: &str, asks: &str) -> Result<()> {
+    if holds == asks { Ok(()) } else { Err(Error::TakenOver(id.0.clone())) }
 }
 
 /// The gate of [`Journal::advance`].

@@ -7,7 +7,10 @@ use async_trait::async_trait;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, SqlitePool, Transaction};
 
-use super::{Blob, Error, Holder, Journal, Kept, Pause, Pauses, Query, Result, Role, Step, check_attempt, check_job, parse, schema, text};
+use super::{
+    Blob, Error, Holder, Journal, Kept, Pause, Pauses, Query, Result, Role, Step, check_attempt, check_holder, check_job, parse, schema,
+    text,
+};
 use crate::act::attempt::{Attempt, AttemptState};
 use crate::act::job::{Job, JobState, Kind, Numbers};
 use crate::model::ident::{TableFormat, TableIdent};
@@ -44,6 +47,13 @@ impl SqliteJournal {
 
     async fn end(&self, turn: Transaction<'static, Sqlite>) -> Result<()> {
         turn.commit().await.map_err(|e| self.error(&e))
+    }
+
+    /// Errs when a process does not hold a job.
+    async fn held(&self, turn: &mut Transaction<'static, Sqlite>, job: &JobId, holder: &str) -> Result<()> {
+        let row = sqlx::query("SELECT holder FROM jobs WHERE id = ?1").bind(&job.0).fetch_optional(&mut **turn).await;
+        let row = row.map_err(|e| self.error(&e))?.ok_or_else(|| Error::Absent(job.0.clone()))?;
+        check_holder(job, column(&row, "holder")?, holder)
     }
 
     /// Runs one statement with text arguments; the number of rows changed.
@@ -196,6 +206,7 @@ impl Journal for SqliteJournal {
         let row = sqlx::query("SELECT * FROM jobs WHERE id = ?1").bind(&step.job.0).fetch_optional(&mut *turn).await;
         let row = row.map_err(|e| self.error(&e))?.ok_or_else(|| Error::Absent(step.job.0.clone()))?;
         let job = read_job(&row)?;
+        check_holder(step.job, &job.holder, step.holder)?;
         check_job(step.job, job.state, step.to)?;
         let keeps = job.state != step.to && step.to == JobState::Committed && job.kind == Kind::Rewrite;
         sqlx::query("UPDATE jobs SET state = ?2, changed_ms = ?3, note = ?4, numbers = ?5, kept = kept OR ?6 WHERE id = ?1")
@@ -209,6 +220,11 @@ impl Journal for SqliteJournal {
             .await
             .map_err(|e| self.error(&e))?;
         self.end(turn).await
+    }
+
+    async fn adopt(&self, job: &JobId, from: &str, to: &str) -> Result<()> {
+        self.run("UPDATE jobs SET holder = ?3 WHERE id = ?1 AND holder = ?2", &[&job.0, from, to]).await?;
+        Ok(())
     }
 
     async fn job(&self, id: &JobId) -> Result<Option<Job>> {
@@ -241,10 +257,9 @@ impl Journal for SqliteJournal {
         Ok(found.first().is_some_and(|c| *c != 0))
     }
 
-    async fn begin(&self, attempt: &Attempt) -> Result<()> {
-        if self.job(&attempt.job).await?.is_none() {
-            return Err(Error::Absent(attempt.job.0.clone()));
-        }
+    async fn begin(&self, holder: &str, attempt: &Attempt) -> Result<()> {
+        let mut turn = self.turn().await?;
+        self.held(&mut turn, &attempt.job, holder).await?;
         let sql = "INSERT INTO attempts (id, job, number, lost, state) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING";
         let done = sqlx::query(sql)
             .bind(&attempt.id.0)
@@ -252,20 +267,22 @@ impl Journal for SqliteJournal {
             .bind(i64::from(attempt.number))
             .bind(i64::from(attempt.state.is_lost()))
             .bind(text(&attempt.id.0, &attempt.state)?)
-            .execute(&self.pool)
+            .execute(&mut *turn)
             .await
             .map_err(|e| self.error(&e))?;
         if done.rows_affected() == 1 {
-            return Ok(());
+            return self.end(turn).await;
         }
         Err(Error::Illegal { id: attempt.id.0.clone(), from: "begun".into(), to: "begun".into() })
     }
 
-    async fn step(&self, attempt: &AttemptId, to: &AttemptState) -> Result<()> {
+    async fn step(&self, holder: &str, attempt: &AttemptId, to: &AttemptState) -> Result<()> {
         let mut turn = self.turn().await?;
         let row = sqlx::query("SELECT * FROM attempts WHERE id = ?1").bind(&attempt.0).fetch_optional(&mut *turn).await;
         let row = row.map_err(|e| self.error(&e))?.ok_or_else(|| Error::Absent(attempt.0.clone()))?;
-        check_attempt(attempt, &read_attempt(&row)?.state, to)?;
+        let known = read_attempt(&row)?;
+        self.held(&mut turn, &known.job, holder).await?;
+        check_attempt(attempt, &known.state, to)?;
         sqlx::query("UPDATE attempts SET state = ?2, lost = ?3 WHERE id = ?1")
             .bind(&attempt.0)
             .bind(text(&attempt.0, to)?)

@@ -63,7 +63,7 @@ async fn what_was_written_is_read_back_after_a_restart() {
     assert_eq!(journal.instance("first").await.unwrap(), "first");
     journal.request(&job("j")).await.unwrap();
     let begun = Attempt { id: attempt::id(&JobId("j".into()), 0), job: JobId("j".into()), number: 0, state: AttemptState::Writing };
-    journal.begin(&begun).await.unwrap();
+    journal.begin("h", &begun).await.unwrap();
     journal.name_file(&begun.id, "s3://b/é ü.parquet").await.unwrap();
     let pause = Pause { table: Some(plan(1, &[]).table), label: "lake.sales.t1".into(), at_ms: 3 };
     journal.pause(&pause).await.unwrap();
@@ -157,7 +157,7 @@ async fn two_processes_write_at_the_same_time() {
         for i in 0..20 {
             let id = format!("{n}-{i}");
             journal.request(&job(&id)).await.unwrap();
-            let step = Step { job: &JobId(id), to: JobState::Inflight, at_ms: 6, note: "", numbers: None };
+            let step = Step { holder: "h", job: &JobId(id), to: JobState::Inflight, at_ms: 6, note: "", numbers: None };
             journal.advance(step).await.unwrap();
         }
     });
@@ -166,6 +166,25 @@ async fn two_processes_write_at_the_same_time() {
     assert_eq!(first.jobs(Query::Unfinished).await.unwrap().len(), 60);
     let latest: Vec<JobId> = first.jobs(Query::Latest(2)).await.unwrap().into_iter().map(|j| j.id).collect();
     assert_eq!(latest, vec![JobId("2-9".into()), JobId("2-8".into())]);
+}
+
+#[tokio::test]
+async fn a_process_whose_job_was_taken_over_cannot_ask_a_catalog() {
+    let dir = tempfile::tempdir().unwrap();
+    for journal in [Box::new(sqlite(dir.path()).await) as Box<dyn Journal>, Box::new(MemoryJournal::default())] {
+        journal.request(&job("j")).await.unwrap();
+        let id = JobId("j".into());
+        let tried = Attempt { id: attempt::id(&id, 1), job: id.clone(), number: 1, state: AttemptState::Writing };
+        journal.begin("h", &tried).await.unwrap();
+        journal.adopt(&id, "someone", "x").await.unwrap();
+        journal.adopt(&id, "h", "g").await.unwrap();
+        let asking = AttemptState::Committing { asserted: "m".into() };
+        assert!(matches!(journal.step("h", &tried.id, &asking).await, Err(Error::TakenOver(_))));
+        assert!(matches!(journal.begin("h", &Attempt { id: attempt::id(&id, 2), ..tried.clone() }).await, Err(Error::TakenOver(_))));
+        let step = Step { holder: "h", job: &id, to: JobState::Inflight, at_ms: 6, note: "", numbers: None };
+        assert!(matches!(journal.advance(step).await, Err(Error::TakenOver(_))));
+        journal.step("g", &tried.id, &asking).await.unwrap();
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -178,6 +197,7 @@ enum Op {
     Move(u8, u8),
     Forget(u8, u8),
     Cancel(u8),
+    Adopt(u8, bool),
     ForgetKept(u8),
     Prune(i64),
 }
@@ -206,10 +226,14 @@ fn ops() -> impl Strategy<Value = Op> {
         1 => (j.clone(), 0..4u8).prop_map(|(j, p)| Op::Move(j, p)),
         1 => (j.clone(), n).prop_map(|(j, n)| Op::Forget(j, n)),
         1 => j.clone().prop_map(Op::Cancel),
+        1 => (j.clone(), any::<bool>()).prop_map(|(j, back)| Op::Adopt(j, back)),
         1 => j.prop_map(Op::ForgetKept),
         1 => (0..60i64).prop_map(Op::Prune),
     ]
 }
+
+/// Who asks: most often the one who requests.
+const HOLDERS: [&str; 2] = ["h", "g"];
 
 async fn apply(journal: &dyn Journal, op: &Op, now: i64) -> String {
     let id = |j: &u8| JobId(format!("j{j}"));
@@ -219,17 +243,22 @@ async fn apply(journal: &dyn Journal, op: &Op, now: i64) -> String {
         Op::Request(j) => journal.request(&job(&id(j).0)).await.map(|()| 0),
         Op::Advance(j, to) => {
             let numbers = Numbers { snapshot_id: Some(now), bytes_in: 20, ..Numbers::default() };
-            let step = Step { job: &id(j), to: *to, at_ms: now, note: "n", numbers: Some(&numbers) };
+            let step =
+                Step { holder: HOLDERS[usize::from(now % 9 == 0)], job: &id(j), to: *to, at_ms: now, note: "n", numbers: Some(&numbers) };
             journal.advance(step).await.map(|()| 0)
         }
         Op::Begin(j, n) => {
             let begun = Attempt { id: of(j, n), job: id(j), number: u32::from(*n), state: AttemptState::Writing };
-            journal.begin(&begun).await.map(|()| 0)
+            journal.begin("h", &begun).await.map(|()| 0)
         }
-        Op::Step(j, n, to) => journal.step(&of(j, n), to).await.map(|()| 0),
+        Op::Step(j, n, to) => journal.step(HOLDERS[usize::from(now % 7 == 0)], &of(j, n), to).await.map(|()| 0),
         Op::Name(j, n, p) => journal.name_file(&of(j, n), &path(p)).await.map(|()| 0),
         Op::Move(j, p) => journal.move_files(&of(j, &0), &of(j, &1), &[path(p)]).await.map(|()| 0),
         Op::Forget(j, n) => journal.forget_files(&of(j, n), &[path(&0), path(&1)]).await.map(|()| 0),
+        Op::Adopt(j, back) => {
+            let (from, to) = if *back { ("g", "h") } else { ("h", "g") };
+            journal.adopt(&id(j), from, to).await.map(|()| 0)
+        }
         Op::Cancel(j) => journal.ask_cancel(&id(j)).await.map(u64::from),
         Op::ForgetKept(j) => journal.forget_kept(&id(j)).await.map(|()| 0),
         Op::Prune(before) => journal.prune(*before).await,

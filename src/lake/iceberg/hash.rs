@@ -13,13 +13,21 @@
 //! The streams are hashed by XXH3 with 128 bits: it guards against faults, not
 //! against somebody who searches for collisions.
 
+mod multiset;
+#[cfg(test)]
+mod tests;
+mod values;
+
 use std::ops::Range;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
-use arrow_buffer::{BooleanBuffer, NullBuffer};
+use arrow_buffer::NullBuffer;
 use arrow_schema::{ArrowError, DataType, FieldRef, Fields, Schema};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+pub use multiset::multiset_hash;
+use values::Values;
 
 use super::read::ColumnHash;
 use super::read::schema::{children, field_id};
@@ -73,49 +81,6 @@ pub fn row_hash(columns: &[ColumnHash]) -> u128 {
     all.digest128()
 }
 
-/// An order-free hash of rows as a multiset: the sum modulo 2¹²⁸ of each row's
-/// hash. Add up the batches' values with `wrapping_add`.
-///
-/// Errs when a column's type cannot be hashed.
-pub fn multiset_hash(batch: &RecordBatch) -> Result<u128, ArrowError> {
-    let mut sum = 0u128;
-    for row in 0..batch.num_rows() {
-        let mut hasher = Xxh3::new();
-        for column in batch.columns() {
-            hash_value(column.as_ref(), row, &mut hasher)?;
-        }
-        sum = sum.wrapping_add(hasher.digest128());
-    }
-    Ok(sum)
-}
-
-fn hash_value(array: &dyn Array, row: usize, hasher: &mut Xxh3) -> Result<(), ArrowError> {
-    if array.is_null(row) {
-        hasher.update(&[0]);
-        return Ok(());
-    }
-    hasher.update(&[1]);
-    match array.data_type() {
-        DataType::Struct(_) => array.as_struct().columns().iter().try_for_each(|c| hash_value(c.as_ref(), row, hasher)),
-        DataType::List(_) | DataType::Map(..) => {
-            let (range, items) = items(array, row)?;
-            hasher.update(&length(range.len()));
-            for item in range {
-                items.iter().try_for_each(|i| hash_value(*i, item, hasher))?;
-            }
-            Ok(())
-        }
-        _ => {
-            let values = Values::of(array)?;
-            if let Some(length) = values.length(row) {
-                hasher.update(&length.to_le_bytes());
-            }
-            values.bytes(row..row + 1, |bytes| hasher.update(bytes));
-            Ok(())
-        }
-    }
-}
-
 /// The items of one list or map: their range, and the arrays they lie in.
 fn items(array: &dyn Array, row: usize) -> Result<(Range<usize>, Vec<&dyn Array>), ArrowError> {
     let (offsets, arrays): (&[i32], Vec<&dyn Array>) = match array.data_type() {
@@ -134,10 +99,6 @@ fn items(array: &dyn Array, row: usize) -> Result<(Range<usize>, Vec<&dyn Array>
 
 fn shape() -> ArrowError {
     ArrowError::SchemaError("a batch is not of the schema that is hashed".into())
-}
-
-fn length(n: usize) -> [u8; 8] {
-    u64::try_from(n).unwrap_or(u64::MAX).to_le_bytes()
 }
 
 #[derive(Clone)]
@@ -344,76 +305,4 @@ fn runs(nulls: &NullBuffer, range: Range<usize>) -> Vec<(Range<usize>, bool)> {
         runs.push((range.start + at..range.end, false));
     }
     runs
-}
-
-/// The bytes of a primitive array's values.
-enum Values<'a> {
-    /// Values of one width, side by side.
-    Fixed { width: usize, data: &'a [u8] },
-    /// Values between offsets.
-    Small { offsets: &'a [i32], data: &'a [u8] },
-    /// Values between wide offsets.
-    Large { offsets: &'a [i64], data: &'a [u8] },
-    /// One bit a value: hashed as a byte.
-    Bits(&'a BooleanBuffer),
-}
-
-impl<'a> Values<'a> {
-    fn of(array: &'a dyn Array) -> Result<Self, ArrowError> {
-        Ok(match array.data_type() {
-            DataType::Boolean => Self::Bits(array.as_boolean().values()),
-            DataType::Utf8 => {
-                Self::Small { offsets: array.as_string::<i32>().value_offsets(), data: array.as_string::<i32>().value_data() }
-            }
-            DataType::LargeUtf8 => {
-                Self::Large { offsets: array.as_string::<i64>().value_offsets(), data: array.as_string::<i64>().value_data() }
-            }
-            DataType::Binary => {
-                Self::Small { offsets: array.as_binary::<i32>().value_offsets(), data: array.as_binary::<i32>().value_data() }
-            }
-            DataType::LargeBinary => {
-                Self::Large { offsets: array.as_binary::<i64>().value_offsets(), data: array.as_binary::<i64>().value_data() }
-            }
-            DataType::FixedSizeBinary(width) => {
-                Self::Fixed { width: usize::try_from(*width).map_err(|_| shape())?, data: array.as_fixed_size_binary().value_data() }
-            }
-            other => {
-                let width = other.primitive_width().ok_or_else(|| ArrowError::NotYetImplemented(format!("hash of {other}")))?;
-                arrow_array::downcast_primitive_array!(
-                    array => Self::Fixed { width, data: array.values().inner().as_slice() },
-                    _ => return Err(shape())
-                )
-            }
-        })
-    }
-
-    fn length(&self, row: usize) -> Option<u64> {
-        match self {
-            Self::Fixed { .. } | Self::Bits(_) => None,
-            Self::Small { offsets, .. } => u64::try_from(i64::from(*offsets.get(row + 1)?) - i64::from(*offsets.get(row)?)).ok(),
-            Self::Large { offsets, .. } => u64::try_from(offsets.get(row + 1)? - offsets.get(row)?).ok(),
-        }
-    }
-
-    fn bytes(&self, rows: Range<usize>, mut sink: impl FnMut(&[u8])) {
-        let span = |start: Option<usize>, end: Option<usize>, data: &'a [u8]| data.get(start?..end?);
-        let bytes = match self {
-            Self::Fixed { width, data } => span(rows.start.checked_mul(*width), rows.end.checked_mul(*width), data),
-            Self::Small { offsets, data } => {
-                let at = |row: usize| usize::try_from(*offsets.get(row)?).ok();
-                span(at(rows.start), at(rows.end), data)
-            }
-            Self::Large { offsets, data } => {
-                let at = |row: usize| usize::try_from(*offsets.get(row)?).ok();
-                span(at(rows.start), at(rows.end), data)
-            }
-            Self::Bits(bits) => {
-                let bytes: Vec<u8> = bits.slice(rows.start, rows.len()).iter().map(u8::from).collect();
-                sink(&bytes);
-                return;
-            }
-        };
-        // An impossible span is hashed as something that no value has.
-        sink(bytes.unwrap_or(b"\0out of bounds\0"));
-    }
 }

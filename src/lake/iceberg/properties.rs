@@ -1,10 +1,10 @@
 //! What a table's properties ask of the files that are written into it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
 
 use iceberg::spec::PrimitiveType;
-use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
+use parquet::basic::{BrotliLevel, Compression, GzipLevel, Type as Physical, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::SchemaDescriptor;
@@ -71,11 +71,9 @@ impl WriteProperties {
     /// Properties for the Parquet encoder. Pages are of version 1 and either
     /// dictionary-encoded or plain: every engine reads those. Statistics are
     /// kept long enough for the metrics modes.
-    ///
-    /// `row_bytes` is the expected size of a row; large ones are encoded in
-    /// smaller steps, so that a page ends near its limit.
-    pub fn writer(&self, columns: &SchemaDescriptor, modes: &HashMap<i32, Mode>, row_bytes: u64, table_schema: &str) -> WriterProperties {
-        let steps = usize::try_from(self.page_bytes as u64 / row_bytes.max(1)).unwrap_or(1024).clamp(8, 1024);
+    pub fn writer(&self, columns: &SchemaDescriptor, modes: &HashMap<i32, Mode>, bounds: Bounds, table_schema: &str) -> WriterProperties {
+        let plain = columns_without_dictionary(columns, bounds.dictionaries);
+        let steps = steps(self.page_bytes as u64, self.page_rows, bounds.row_bytes);
         let mut builder = WriterProperties::builder()
             .set_writer_version(WriterVersion::PARQUET_1_0)
             .set_created_by(CREATED_BY.to_owned())
@@ -87,7 +85,10 @@ impl WriteProperties {
             .set_dictionary_page_size_limit(self.dict_bytes)
             .set_write_batch_size(steps)
             .set_statistics_truncate_length(Some(statistics_length(modes)));
-        for column in columns.columns() {
+        for (position, column) in columns.columns().iter().enumerate() {
+            if plain.contains(&position) {
+                builder = builder.set_column_dictionary_enabled(column.path().clone(), false);
+            }
             let id = column.self_type().get_basic_info().id();
             if self.no_statistics.contains(&id) {
                 builder = builder.set_column_statistics_enabled(column.path().clone(), EnabledStatistics::None);
@@ -102,6 +103,31 @@ impl WriteProperties {
         }
         builder.build()
     }
+}
+
+/// What the rows and the memory at hand ask of the encoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Expected size of a row in bytes: large ones are encoded in smaller
+    /// steps, so that a page ends near its limit.
+    pub row_bytes: u64,
+    /// How many columns may have a dictionary in memory.
+    pub dictionaries: usize,
+}
+
+/// The columns that go without a dictionary when only some may have one: byte
+/// arrays gain the most from theirs, then the columns in front.
+fn columns_without_dictionary(columns: &SchemaDescriptor, dictionaries: usize) -> HashSet<usize> {
+    let mut positions: Vec<usize> = (0..columns.num_columns()).collect();
+    positions.sort_by_key(|position| columns.column(*position).physical_type() != Physical::BYTE_ARRAY);
+    positions.into_iter().skip(dictionaries).collect()
+}
+
+/// Rows that the encoder takes between two looks at a page's size: the whole of
+/// a page's row limit is a multiple of it, a large row is looked at more often.
+fn steps(page_bytes: u64, page_rows: usize, row_bytes: u64) -> usize {
+    let most = usize::try_from(page_bytes / row_bytes.max(1)).unwrap_or(1024).clamp(8, 1024);
+    page_rows.div_ceil(page_rows.div_ceil(most).max(1)).max(1)
 }
 
 /// The footer note by which readers find the schema a file was written with.
@@ -209,6 +235,26 @@ mod tests {
         assert_eq!(found.compression, Compression::ZSTD(ZstdLevel::try_new(3).unwrap()));
         assert_eq!((found.row_group_bytes, found.page_bytes, found.page_rows, found.dict_bytes), (128 << 20, 1 << 20, 20_000, 2 << 20));
         assert_eq!((found.blooms.len(), found.no_statistics.len()), (0, 0));
+    }
+
+    #[test]
+    fn the_encoder_looks_at_a_page_where_it_should_end() {
+        assert_eq!(steps(1 << 20, 20_000, 100), 1000);
+        assert_eq!(steps(1 << 20, 1000, 100), 1000);
+        assert_eq!(steps(1 << 20, 20_000, 1 << 20), 8);
+        assert_eq!(steps(1, 1, 0), 1);
+    }
+
+    #[test]
+    fn byte_arrays_get_the_dictionaries_when_there_are_few() {
+        let text = "message m { REQUIRED INT32 a; REQUIRED INT32 b; REQUIRED BYTE_ARRAY c; }";
+        let columns = SchemaDescriptor::new(std::sync::Arc::new(parquet::schema::parser::parse_message_type(text).unwrap()));
+        let without = |dictionaries| {
+            let mut found: Vec<_> = columns_without_dictionary(&columns, dictionaries).into_iter().collect();
+            found.sort();
+            found
+        };
+        assert_eq!([0, 1, 2, 3].map(without), [vec![0, 1, 2], vec![0, 1], vec![1], vec![]]);
     }
 
     #[test]

@@ -77,12 +77,8 @@ impl State {
     /// The part that plans are made of.
     pub fn scope_files(&self, head: &Head) -> ScopeFiles {
         let applying: HashSet<&FileKey> = self.files.iter().flat_map(|f| &f.deletes).collect();
-        let deletes = self
-            .reaching
-            .iter()
-            .filter(|r| applying.contains(&r.delete.key))
-            .map(|r| (r.delete.key.clone(), r.delete.clone()))
-            .collect();
+        let deletes =
+            self.reaching.iter().filter(|r| applying.contains(&r.delete.key)).map(|r| (r.delete.key.clone(), r.delete.clone())).collect();
         ScopeFiles {
             snapshot_id: head.snapshot.snapshot_id(),
             sequence_number: head.snapshot.sequence_number(),
@@ -107,11 +103,13 @@ pub async fn read_state(table: &IcebergTable, head: &Head, scope: &PartitionKey)
 /// # Errors
 /// As [`read_many`].
 pub async fn read_states(table: &IcebergTable, head: &Head, scopes: &[PartitionKey]) -> Result<Vec<State>> {
+    let places = places(scopes);
+    let places = &places;
     let mut scans = Vec::new();
     for (home, m) in head.manifests.iter().enumerate().filter(|(_, m)| concerns(table, m, scopes)) {
         scans.push(async move {
             let entries = manifest::scan(table, &head::reference(m)).await?;
-            Ok::<_, Error>(find(table, home, entries, scopes))
+            Ok::<_, Error>(find(table, home, entries, places))
         });
     }
     let scanned: Vec<Found> = stream::iter(scans).buffered(PARALLEL_READS).try_collect().await?;
@@ -158,8 +156,16 @@ struct Found {
     global: Vec<ScanEntry>,
 }
 
-fn find(table: &IcebergTable, home: usize, entries: Vec<ScanEntry>, scopes: &[PartitionKey]) -> Found {
-    let places: HashMap<&PartitionKey, usize> = scopes.iter().enumerate().map(|(i, s)| (s, i)).collect();
+/// Where each scope was asked for; one asked for twice is answered twice.
+type Places<'a> = HashMap<&'a PartitionKey, Vec<usize>>;
+
+fn places(scopes: &[PartitionKey]) -> Places<'_> {
+    let mut places = Places::new();
+    scopes.iter().enumerate().for_each(|(i, scope)| places.entry(scope).or_default().push(i));
+    places
+}
+
+fn find(table: &IcebergTable, home: usize, entries: Vec<ScanEntry>, places: &Places<'_>) -> Found {
     let mut found = Found { home, of_scope: Vec::new(), global: Vec::new() };
     for entry in entries {
         if entry.entry.status == EntryStatus::Deleted {
@@ -169,7 +175,7 @@ fn find(table: &IcebergTable, home: usize, entries: Vec<ScanEntry>, scopes: &[Pa
         if entry.entry.content == Content::EqualityDeletes && head::is_unpartitioned(&table.loaded.metadata, spec_id) {
             found.global.push(entry);
         } else if let Some(at) = places.get(&entry.entry.partition) {
-            found.of_scope.push((*at, entry));
+            found.of_scope.extend(at.iter().map(|at| (*at, entry.clone())));
         }
     }
     found
@@ -277,4 +283,73 @@ fn refuse_doubles(files: &[LiveFile], scope: &PartitionKey) -> Result<()> {
 
 fn nothing(scope: PartitionKey) -> ScopeFiles {
     ScopeFiles { snapshot_id: -1, sequence_number: 0, scope, files: Vec::new(), deletes: BTreeMap::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::file::Entry;
+
+    fn entry(content: Content) -> ScanEntry {
+        ScanEntry {
+            entry: Entry {
+                status: EntryStatus::Added,
+                snapshot_id: 1,
+                content,
+                key: FileKey { path: "s3://b/t/x".into(), offset: None },
+                partition: PartitionKey::unpartitioned(0),
+                records: 1,
+                bytes: 1,
+            },
+            sequence_number: 1,
+            file_sequence_number: 1,
+            format: FileFormat::Parquet,
+            equality_ids: vec![],
+            sort_order_id: None,
+            referenced_data_file: None,
+            path_lower: None,
+            path_upper: None,
+            encrypted: false,
+        }
+    }
+
+    fn refused(entry: &ScanEntry) -> Option<Refusal> {
+        match readable(entry) {
+            Err(Error::Refused(refused)) => Some(refused.refusal),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn what_no_reader_of_ours_reads_is_refused_by_name() {
+        assert_eq!(refused(&entry(Content::Data)), None);
+        let formats = [FileFormat::Orc, FileFormat::Avro, FileFormat::Other("lance".into())];
+        let found = formats.map(|format| refused(&ScanEntry { format, ..entry(Content::Data) }));
+        assert_eq!(found, [Some(Refusal::FileFormat); 3]);
+        assert_eq!(refused(&ScanEntry { encrypted: true, ..entry(Content::Data) }), Some(Refusal::Encrypted));
+        let vector = ScanEntry { format: FileFormat::Puffin, ..entry(Content::DeletionVector) };
+        assert_eq!(refused(&vector), Some(Refusal::DeletionVector));
+    }
+
+    #[test]
+    fn a_delete_that_no_reader_reads_is_refused_only_where_it_applies() {
+        let delete = ScanEntry { format: FileFormat::Avro, sequence_number: 2, ..entry(Content::EqualityDeletes) };
+        let older = LiveFile { deletes: vec![delete.entry.key.clone()], ..live_file(&entry(Content::Data)) };
+        assert!(refuse_unreadable([&delete].into_iter(), &[older]).is_err());
+        assert!(refuse_unreadable([&delete].into_iter(), &[live_file(&entry(Content::Data))]).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_is_live_twice_is_refused_under_either_spelling() {
+        let file = |path: &str| LiveFile { path: path.into(), ..live_file(&entry(Content::Data)) };
+        let scope = PartitionKey::unpartitioned(0);
+        assert!(refuse_doubles(&[file("file:/d/x"), file("file:///d/x")], &scope).is_err());
+        assert!(refuse_doubles(&[file("file:/d/x"), file("file:///d/y")], &scope).is_ok());
+    }
+
+    #[test]
+    fn a_scope_asked_for_twice_is_answered_twice() {
+        let scopes = [PartitionKey::unpartitioned(0), PartitionKey::unpartitioned(1), PartitionKey::unpartitioned(0)];
+        assert_eq!(places(&scopes)[&scopes[0]], [0, 2]);
+    }
 }

@@ -63,6 +63,7 @@ impl FakeTable {
             reference: "main".into(),
             head: version.head,
             snapshots: version.snapshots.iter().map(|(id, s)| (*id, s.info.clone())).collect(),
+            last_sequence_number: version.snapshots.values().map(|s| s.info.sequence_number).max().unwrap_or_default(),
             specs: BTreeMap::new(),
             properties: BTreeMap::new(),
             created_ms: 0,
@@ -175,6 +176,9 @@ impl Table for FakeTable {
     }
 
     async fn verify(&self, plan: &Plan, written: &Written) -> Result<Proof> {
+        if let Some(gone) = self.lake.with(|s| written.outputs.iter().find(|o| !s.store.contains_key(&o.path))) {
+            return Err(Error::NotFound { path: gone.path.clone() });
+        }
         let head = self.version.head_snapshot().unwrap();
         let (mut expected, mut found): (Vec<u64>, Vec<u64>) = self.lake.with(|s| {
             let inputs = plan.inputs.iter().flat_map(|f| head.live_rows(&f.path, &s.store)).collect();

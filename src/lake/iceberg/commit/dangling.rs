@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use iceberg::spec::ManifestContentType;
 
+use crate::lake::Result;
 use crate::lake::iceberg::manifest;
+use crate::lake::iceberg::scope::State;
 use crate::lake::iceberg::scope::head::{self, Head};
 use crate::lake::iceberg::scope::rules::{Reaching, Targets};
-use crate::lake::iceberg::scope::State;
 use crate::lake::iceberg::table::IcebergTable;
-use crate::lake::Result;
 use crate::model::file::{Content, EntryStatus};
 use crate::model::location::Location;
 use crate::model::plan::{LiveDelete, Plan};
@@ -52,12 +52,8 @@ struct Staying {
 impl Staying {
     fn of(state: &State, plan: &Plan, outputs: bool) -> Self {
         let replaced: HashSet<&Arc<str>> = plan.inputs.iter().map(|f| &f.path).collect();
-        let by_path: HashMap<_, _> = state
-            .files
-            .iter()
-            .filter(|f| !replaced.contains(&f.path))
-            .map(|f| (Location::parse(&f.path), f.data_sequence))
-            .collect();
+        let by_path: HashMap<_, _> =
+            state.files.iter().filter(|f| !replaced.contains(&f.path)).map(|f| (Location::parse(&f.path), f.data_sequence)).collect();
         let lowest = by_path.values().copied().chain(outputs.then_some(plan.sequence_number)).min();
         Self { lowest, by_path }
     }

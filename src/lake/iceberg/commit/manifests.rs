@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use iceberg::io::FileIO;
 use iceberg::spec::{
-    DataContentType, DataFile, DataFileFormat, FormatVersion, Manifest, ManifestContentType, ManifestEntry, ManifestFile, ManifestListWriter,
-    ManifestStatus, ManifestWriterBuilder, PartitionSpec, SchemaRef, StructType,
+    DataContentType, DataFile, DataFileFormat, FormatVersion, Manifest, ManifestContentType, ManifestEntry, ManifestFile,
+    ManifestListWriter, ManifestStatus, ManifestWriterBuilder, PartitionSpec, SchemaRef, StructType,
 };
 
 use crate::lake::iceberg::scope::head;
@@ -166,9 +166,8 @@ pub async fn rewrite(table: &IcebergTable, source: &ManifestFile, doomed: &HashS
     for entry in entries {
         let entry = std::sync::Arc::unwrap_or_clone(entry);
         if entry.is_alive() {
-            let history = history(&entry, source).ok_or_else(|| {
-                Error::damaged(&source.manifest_path, format!("{} is live without a sequence number", entry.file_path()))
-            })?;
+            let history = history(&entry, source)
+                .ok_or_else(|| Error::damaged(&source.manifest_path, format!("{} is live without a sequence number", entry.file_path())))?;
             live.push((entry.data_file, history));
         }
     }

@@ -109,12 +109,7 @@ async fn build(
     let doomed = replace::by_home(&state.homes, inputs.iter().chain(dangling.iter().map(|d| &d.key)))?;
     let edit = Edit { doomed, outputs, sequence: plan.sequence_number, spec_id: plan.scope.spec_id };
     let snapshot_id = free_id(metadata, commit.nonce);
-    let target = Target {
-        store: Store::new(&table.loaded.io),
-        format: metadata.format_version(),
-        snapshot_id,
-        control: commit.control,
-    };
+    let target = Target { store: Store::new(&table.loaded.io), format: metadata.format_version(), snapshot_id, control: commit.control };
     let folder = Folder::of(table, commit.nonce);
     let parent = &head.snapshot;
     let manifests = replace::manifests(table, head, edit, &target, &folder).await?;

@@ -4,11 +4,14 @@ use std::collections::HashSet;
 
 use iceberg::spec::TableMetadata;
 
+use super::resolve;
 use crate::lake::iceberg::catalog::Loaded;
+use crate::lake::iceberg::manifest;
 use crate::lake::iceberg::scope::head;
 use crate::lake::iceberg::store::Store;
 use crate::lake::iceberg::table::IcebergTable;
 use crate::lake::{Error, NotLanded, Result};
+use crate::model::file::EntryStatus;
 use crate::model::location::Location;
 use crate::model::plan::ATTEMPT_KEY;
 
@@ -20,6 +23,8 @@ use crate::model::plan::ATTEMPT_KEY;
 ///   the attempt's id;
 /// * no path is one that the fresh metadata uses: its own, its logs', a manifest
 ///   list's, a statistics file's, or a manifest of the branch's head;
+/// * where some snapshot has lost its parent, which may have been the attempt's,
+///   no path is a live file of the branch's head;
 /// * every path lies below the table's location, or below the data or metadata
 ///   folder that the table's properties name, and is not that folder.
 ///
@@ -49,6 +54,9 @@ pub async fn remove_outputs(table: &IcebergTable, proof: &NotLanded, paths: &[St
         if used.contains(&location) {
             return forbid(format!("{name} uses {path}"));
         }
+    }
+    if let Some(live) = live(table, &fresh, paths).await? {
+        return forbid(format!("{live} is live in {name}"));
     }
     let store = Store::new(&fresh.io);
     for path in paths {
@@ -83,9 +91,28 @@ async fn used(table: &IcebergTable, fresh: &Loaded) -> Result<HashSet<Location>>
     used.extend(metadata.statistics_iter().map(|s| Location::parse(&s.statistics_path)));
     used.extend(metadata.partition_statistics_iter().map(|s| Location::parse(&s.statistics_path)));
     used.extend(metadata.snapshots().map(|s| Location::parse(s.manifest_list())));
-    let fresh = IcebergTable { loaded: fresh.clone(), view: table.view.clone(), catalog: table.catalog.clone() };
+    let fresh = IcebergTable::new(fresh.clone(), &table.view.reference, table.catalog.clone());
     if let Some(head) = head::read(&fresh).await? {
         used.extend(head.manifests.iter().map(|m| Location::parse(&m.manifest_path)));
     }
     Ok(used)
+}
+
+/// A path that is a live file of the branch. Snapshots whose parents are all
+/// listed descend from no expired one: without the attempt's id among them none
+/// holds a file of it, and no manifest need be read.
+async fn live(table: &IcebergTable, fresh: &Loaded, paths: &[String]) -> Result<Option<String>> {
+    if resolve::parentless(&fresh.metadata, |_| false).is_none() {
+        return Ok(None);
+    }
+    let fresh = IcebergTable::new(fresh.clone(), &table.view.reference, table.catalog.clone());
+    let paths: HashSet<Location> = paths.iter().map(|p| Location::parse(p)).collect();
+    for manifest in head::read(&fresh).await?.iter().flat_map(|head| &head.manifests) {
+        let entries = manifest::scan(&fresh, &head::reference(manifest)).await?;
+        let mut live = entries.into_iter().filter(|e| e.entry.status != EntryStatus::Deleted);
+        if let Some(found) = live.find(|e| paths.contains(&Location::parse(&e.entry.key.path))) {
+            return Ok(Some(found.entry.key.path.to_string()));
+        }
+    }
+    Ok(None)
 }

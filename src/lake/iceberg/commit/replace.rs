@@ -153,10 +153,7 @@ impl Folder {
 ///
 /// # Errors
 /// `damaged`, when the base's state names a file whose manifest it does not know.
-pub fn by_home<'a>(
-    homes: &HashMap<FileKey, usize>,
-    files: impl Iterator<Item = &'a FileKey>,
-) -> Result<HashMap<usize, HashSet<FileKey>>> {
+pub fn by_home<'a>(homes: &HashMap<FileKey, usize>, files: impl Iterator<Item = &'a FileKey>) -> Result<HashMap<usize, HashSet<FileKey>>> {
     let mut doomed: HashMap<usize, HashSet<FileKey>> = HashMap::new();
     for key in files {
         let home = homes.get(key).ok_or_else(|| Error::damaged(&key.path, "is in no manifest of the base"))?;

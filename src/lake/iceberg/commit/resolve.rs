@@ -51,7 +51,7 @@ fn snapshot_of<'a>(metadata: &'a TableMetadata, attempt: &AttemptId) -> Option<&
 }
 
 /// A snapshot, not known to be older than a commit, whose parent is not listed.
-fn parentless(metadata: &TableMetadata, older: impl Fn(&Snapshot) -> bool) -> Option<i64> {
+pub fn parentless(metadata: &TableMetadata, older: impl Fn(&Snapshot) -> bool) -> Option<i64> {
     let lost = |s: &Snapshot| s.parent_snapshot_id().is_some_and(|parent| metadata.snapshot_by_id(parent).is_none());
     metadata.snapshots().map(|s| s.as_ref()).find(|s| lost(s) && !older(s)).map(Snapshot::snapshot_id)
 }
@@ -84,7 +84,9 @@ fn after_refusal(base: &Loaded, fresh: Option<&Loaded>, attempt: &AttemptId, ref
         return Outcome::Landed { snapshot_id: ours.snapshot_id() };
     }
     match parentless(&fresh.metadata, |s| base.metadata.snapshot_by_id(s.snapshot_id()).is_some()) {
-        Some(cut) => Outcome::Unknown { reason: format!("refused ({refused:?}), but the parent of snapshot {cut} is gone and may have been ours") },
+        Some(cut) => {
+            Outcome::Unknown { reason: format!("refused ({refused:?}), but the parent of snapshot {cut} is gone and may have been ours") }
+        }
         None => refused,
     }
 }

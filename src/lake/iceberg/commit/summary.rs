@@ -139,7 +139,13 @@ mod tests {
 
     fn change() -> Change {
         let t = |files, records, bytes| Tally { files, records, bytes };
-        Change { added: t(1, 200, 900), removed: t(4, 201, 1000), position_deletes: t(1, 1, 30), equality_deletes: t(2, 5, 70), partitions: 1 }
+        Change {
+            added: t(1, 200, 900),
+            removed: t(4, 201, 1000),
+            position_deletes: t(1, 1, 30),
+            equality_deletes: t(2, 5, 70),
+            partitions: 1,
+        }
     }
 
     #[test]
@@ -157,7 +163,10 @@ mod tests {
         assert_eq!([of("total-data-files"), of("total-records"), of("total-delete-files")], [Some("7"), Some("999"), Some("0")]);
         assert_eq!([of("total-files-size"), of("removed-files-size")], [Some("4900"), Some("1100")]);
         assert_eq!([of("total-position-deletes"), of("total-equality-deletes")], [Some("0"), Some("4")]);
-        assert_eq!([of("removed-delete-files"), of("removed-equality-delete-files"), of("removed-equality-deletes")], [Some("3"), Some("2"), Some("5")]);
+        assert_eq!(
+            [of("removed-delete-files"), of("removed-equality-delete-files"), of("removed-equality-deletes")],
+            [Some("3"), Some("2"), Some("5")]
+        );
         assert_eq!([of(ATTEMPT_KEY), of(INSTANCE_KEY)], [Some("a-1"), Some("i-1")]);
     }
 
@@ -170,7 +179,8 @@ mod tests {
 
     #[test]
     fn a_total_that_cannot_be_known_is_left_out() {
-        let made = summary(&change(), &parent(&[("total-records", "lots"), ("total-data-files", "1")]), &[], "a", "i").additional_properties;
+        let made =
+            summary(&change(), &parent(&[("total-records", "lots"), ("total-data-files", "1")]), &[], "a", "i").additional_properties;
         assert_eq!(made.get("total-files-size"), None);
         assert_eq!(made.get("total-data-files").map(String::as_str), Some("0"));
     }

@@ -7,7 +7,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::io::Read;
 
+use flate2::read::DeflateDecoder;
 use serde::de::{DeserializeOwned, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_avro_fast::object_container_file_encoding::Reader;
@@ -41,7 +43,11 @@ impl Container {
         let mut meta = read_meta(&mut input)?;
         let sync = input.take(16)?;
         let schema_text = meta.remove("avro.schema").ok_or("the header holds no avro.schema")?;
-        let codec = meta.remove("avro.codec").unwrap_or_else(|| b"null".to_vec());
+        let mut codec = meta.remove("avro.codec").unwrap_or_else(|| b"null".to_vec());
+        let inflate = codec == b"deflate";
+        if inflate {
+            codec = b"null".to_vec();
+        }
         let schema: Json = serde_json::from_slice(&schema_text).map_err(|e| format!("avro.schema is not JSON: {e}"))?;
         let mut canonical = schema.clone();
         rename(&mut canonical, names);
@@ -56,7 +62,11 @@ impl Container {
         }
         write_long(&mut bytes, 0);
         bytes.extend_from_slice(sync);
-        bytes.extend_from_slice(input.0);
+        if inflate {
+            inflate_blocks(&mut input, sync, &mut bytes)?;
+        } else {
+            bytes.extend_from_slice(input.0);
+        }
         Ok(Self { meta, schema, bytes })
     }
 
@@ -145,6 +155,27 @@ fn fields_mut(record: &mut serde_json::Map<String, Json>) -> impl Iterator<Item 
 /// The canonical name of the partition record.
 pub const PARTITION: &str = "partition";
 
+/// Unpacks deflated blocks here, because some writers leave bytes of a checksum
+/// behind the deflated data: legal to all readers but the one behind this.
+fn inflate_blocks(input: &mut Input<'_>, sync: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    while !input.0.is_empty() {
+        let count = input.long()?;
+        let packed = input.bytes()?;
+        let mut plain = Vec::new();
+        DeflateDecoder::new(packed).take(MAX_BLOCK).read_to_end(&mut plain).map_err(|e| format!("deflate: {e}"))?;
+        if input.take(16)? != sync {
+            return Err("a block does not end with the file's sync marker".into());
+        }
+        write_long(out, count);
+        write_bytes(out, &plain);
+        out.extend_from_slice(sync);
+    }
+    Ok(())
+}
+
+/// A block that unpacks to more is cut, and its records do not decode.
+const MAX_BLOCK: u64 = 1 << 30;
+
 fn read_meta(input: &mut Input<'_>) -> Result<HashMap<String, Vec<u8>>, String> {
     let mut meta = HashMap::new();
     loop {
@@ -170,7 +201,7 @@ struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
     fn take(&mut self, n: usize) -> Result<&'a [u8], String> {
-        let (head, rest) = self.0.split_at_checked(n).ok_or("the file ends within its header")?;
+        let (head, rest) = self.0.split_at_checked(n).ok_or("the file ends too early")?;
         self.0 = rest;
         Ok(head)
     }
@@ -179,7 +210,7 @@ impl<'a> Input<'a> {
     fn long(&mut self) -> Result<i64, String> {
         let mut raw = 0u64;
         for shift in (0..64).step_by(7) {
-            let byte = *self.take(1)?.first().ok_or("the file ends within its header")?;
+            let byte = *self.take(1)?.first().ok_or("the file ends too early")?;
             raw |= u64::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
                 return Ok((raw >> 1) as i64 ^ -((raw & 1) as i64));

@@ -63,12 +63,10 @@ fn file(path: &str, content: DataContentType) -> DataFileBuilder {
     builder
 }
 
+type Build = fn(ManifestWriterBuilder) -> ManifestWriter;
+
 /// Writes a manifest and gives its bytes and its row of a manifest list.
-async fn write(
-    metadata: &TableMetadata,
-    build: fn(ManifestWriterBuilder) -> ManifestWriter,
-    fill: impl FnOnce(&mut ManifestWriter),
-) -> (Vec<u8>, ManifestFile, ManifestRef) {
+async fn write(metadata: &TableMetadata, build: Build, fill: impl FnOnce(&mut ManifestWriter)) -> (Vec<u8>, ManifestFile, ManifestRef) {
     let io = file_io(&BTreeMap::new());
     let spec = metadata.default_partition_spec().as_ref().clone();
     let output = io.new_output("memory://t/m.avro").unwrap();
@@ -105,7 +103,7 @@ async fn every_partition_type_survives_in_every_version() {
     let (types, values): (Vec<_>, Vec<_>) = identity_values().into_iter().unzip();
     let full: Tuple = values.into_iter().map(Some).collect();
     let nulls: Tuple = full.iter().map(|_| None).collect();
-    let builds: [(FormatVersion, fn(ManifestWriterBuilder) -> ManifestWriter); 3] = [
+    let builds: [(FormatVersion, Build); 3] = [
         (FormatVersion::V1, ManifestWriterBuilder::build_v1),
         (FormatVersion::V2, ManifestWriterBuilder::build_v2_data),
         (FormatVersion::V3, ManifestWriterBuilder::build_v3_data),
@@ -245,7 +243,7 @@ async fn lists_sum_live_files_and_v1_may_leave_counts_out() {
         live_files: Some(2),
         live_records: Some(20),
     };
-    assert_eq!(list::read(&v2, "l", SNAPSHOT).unwrap(), [expected.clone()]);
+    assert_eq!(list::read(&v2, "l", SNAPSHOT).unwrap().first(), Some(&expected));
     let bare = ManifestFile { added_files_count: None, existing_files_count: None, added_rows_count: None, ..written };
     let v1 = list_of(bare, 1).await;
     assert_eq!(
@@ -278,7 +276,7 @@ async fn what_does_not_fit_is_damage_that_names_the_manifest() {
     let short = bytes.get(..bytes.len() - 20).unwrap();
     assert!(read(short, &manifest).starts_with("memory://t/m.avro: the manifest list says"));
     assert!(read(short, &ManifestRef { bytes: 0, ..manifest.clone() }).starts_with("memory://t/m.avro: "));
-    assert!(read(b"", &ManifestRef { bytes: 0, ..manifest.clone() }).contains("ends within its header"));
+    assert!(read(b"", &ManifestRef { bytes: 0, ..manifest.clone() }).contains("ends too early"));
     assert!(read(&bytes, &ManifestRef { deletes: true, ..manifest.clone() }).contains("that the list calls deletes"));
     assert!(read(&bytes, &ManifestRef { spec_id: 4, ..manifest.clone() }).contains("the manifest says 0"));
     let wrong_type = table(&[PrimitiveType::String], Transform::Identity, FormatVersion::V2);

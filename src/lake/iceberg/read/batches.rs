@@ -20,7 +20,7 @@ const DICTIONARY_FACTOR: u64 = 4;
 /// A row group is held compressed while it is read, and one batch of it decoded.
 ///
 /// Errs refused `TooLargeForMemory` when the row group does not fit in a third of
-/// `memory`, or one row does not fit in an eighth.
+/// `memory`, or one row does not fit in a quarter.
 pub fn batch_rows(file: &ParquetFile, group: usize, leaves: &[usize], memory: u64) -> Result<usize> {
     let Some(meta) = file.footer().row_groups().get(group) else { return Ok(1) };
     let chunks: Vec<&ColumnChunkMetaData> = leaves.iter().filter_map(|leaf| meta.columns().get(*leaf)).collect();
@@ -32,8 +32,8 @@ pub fn batch_rows(file: &ParquetFile, group: usize, leaves: &[usize], memory: u6
     let rows = unsigned(meta.num_rows()).max(1);
     let decoded = chunks.iter().map(|c| decoded(c)).fold(0, u64::saturating_add);
     let row = decoded.div_ceil(rows).max(1);
-    if row > memory / 8 {
-        let why = format!("rows of row group {group} take about {row} bytes, an eighth of the memory bound is {}", memory / 8);
+    if row > memory / 4 {
+        let why = format!("rows of row group {group} take about {row} bytes, a quarter of the memory bound is {}", memory / 4);
         return Err(file.refuse(Refusal::TooLargeForMemory, why));
     }
     Ok(rows_within(row, BATCH_BYTES.min(memory / 16)))

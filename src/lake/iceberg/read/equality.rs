@@ -26,7 +26,7 @@ use crate::model::refusal::{Refusal, Refused};
 /// Bytes a key takes beside its own: table entry, pointer, allocation.
 const BYTES_A_KEY: u64 = 80;
 /// How much larger than its compressed file a file of keys is taken to be.
-const INFLATION: u64 = 4;
+const INFLATION: u64 = 2;
 
 /// The keys of all equality deletes that share one set of key columns. One set
 /// serves all data files of a plan: a key keeps the highest sequence number of
@@ -67,13 +67,25 @@ pub async fn load(table: &IcebergTable, store: &Store, plan: &Plan, budget: u64,
             Some(set) => set,
             None => KeySet::new(key_fields(table, &ids)?)?,
         };
-        let set = set.read(store, delete, plan.bound.memory, control).await?;
-        sets.insert(ids, set);
-        admit(sets.values().map(|s| s.bytes).fold(0, u64::saturating_add), budget, records)?;
+        let others = sets.values().map(|s| s.bytes).fold(0, u64::saturating_add);
+        let limits = Limits { memory: plan.bound.memory, others, budget, records };
+        sets.insert(ids, set.read(store, delete, &limits, control).await?);
     }
     let mut sets: Vec<(BTreeSet<i32>, KeySet)> = sets.into_iter().collect();
     sets.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(sets.into_iter().map(|(_, set)| set).collect())
+}
+
+/// What bounds the loading of one delete file.
+struct Limits {
+    /// The plan's memory bound.
+    memory: u64,
+    /// Bytes that other key sets hold.
+    others: u64,
+    /// Bytes that all key sets may hold.
+    budget: u64,
+    /// Deletes of the plan, to be named in a refusal.
+    records: u64,
 }
 
 fn admit(bytes: u64, budget: u64, records: u64) -> Result<()> {
@@ -155,12 +167,12 @@ impl KeySet {
         self.converter.convert_columns(&columns.collect::<std::result::Result<Vec<_>, ArrowError>>()?)
     }
 
-    async fn read(mut self, store: &Store, delete: &LiveDelete, memory: u64, control: &dyn Control) -> Result<Self> {
+    async fn read(mut self, store: &Store, delete: &LiveDelete, limits: &Limits, control: &dyn Control) -> Result<Self> {
         let file = ParquetFile::open(store, &delete.key.path, delete.bytes).await?;
         let projection = self.projection(&file)?;
         let mut rows = 0u64;
         for group in 0..file.footer().num_row_groups() {
-            let size = batch_rows(&file, group, &projection.leaves, memory)?;
+            let size = batch_rows(&file, group, &projection.leaves, limits.memory)?;
             let mut stream = file.stream(group, &projection.leaves, size).await?;
             while let Some(batch) = stream.next().await {
                 control.check()?;
@@ -171,6 +183,7 @@ impl KeySet {
                 rows += u64::try_from(batch.num_rows()).unwrap_or(u64::MAX);
                 let encoded = self.encode(&batch, &projection.keys).map_err(|e| Error::damaged(&file.path, e))?;
                 self.absorb(&encoded, delete.data_sequence);
+                admit(self.bytes.saturating_add(limits.others), limits.budget, limits.records)?;
             }
         }
         if rows != delete.records {

@@ -47,7 +47,7 @@ pub enum Ids {
 ///
 /// Errs with a description when an id or a name is there twice.
 pub fn identify(schema: &Schema, mapping: Option<&NameMapping>) -> Result<FileFields, String> {
-    let own_ids = schema.fields().iter().any(|f| has_id(f));
+    let own_ids = schema.fields().iter().any(has_id);
     let source = match (own_ids, mapping) {
         (true, _) => Ids::File,
         (false, Some(_)) => Ids::Mapping,

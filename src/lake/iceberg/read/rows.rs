@@ -49,7 +49,8 @@ struct Current {
     input: usize,
     file: ParquetFile,
     projection: Projection,
-    /// Key nodes of each key set, in the order of the sets.
+    /// Whether equality deletes apply: then the projection's keys are those of
+    /// each key set, in the order of the sets.
     equality: bool,
     group: usize,
     stream: Option<ParquetRecordBatchStream<FileReader>>,
@@ -114,12 +115,18 @@ impl<'a> Reader<'a> {
         current.rows += count;
         current.group_rows += count;
         self.summary.rows_in += count;
+        let damaged = |error| Error::damaged(&current.file.path, error);
+        let deleted = self.positions.get(current.input).filter(|p| !p.is_empty());
+        if deleted.is_none() && !current.equality {
+            let batch = convert::batch(rows, &current.projection.nodes, &self.schema).map_err(damaged)?;
+            self.hasher.update(&batch).map_err(damaged)?;
+            return Ok(Some(batch));
+        }
         let mut live = vec![true; rows.num_rows()];
-        if let Some(deleted) = self.positions.get(current.input) {
+        if let Some(deleted) = deleted {
             self.summary.rows_deleted_by_position += strike_positions(deleted, first, &mut live);
         }
         let sequence = self.plan.inputs.get(current.input).map_or(i64::MAX, |f| f.data_sequence);
-        let damaged = |error| Error::damaged(&current.file.path, error);
         if current.equality {
             let mut keys: &[Key] = &current.projection.keys;
             for set in &self.keys {
@@ -138,7 +145,7 @@ impl<'a> Reader<'a> {
             false => arrow_select::filter::filter_record_batch(rows, &BooleanArray::from(live)).map_err(damaged)?,
         };
         let batch = convert::batch(&rows, &current.projection.nodes, &self.schema).map_err(damaged)?;
-        self.hasher.update(&batch).map_err(|e| Error::damaged(&current.file.path, e))?;
+        self.hasher.update(&batch).map_err(damaged)?;
         Ok(Some(batch))
     }
 

@@ -15,6 +15,7 @@ use super::cut::Cutter;
 use super::job::{Job, Made};
 use super::sink::Sink;
 use crate::lake::iceberg::metrics::nan;
+use crate::lake::iceberg::properties::Bounds;
 use crate::lake::iceberg::read::{ReadSummary, RowSource};
 use crate::lake::{Error, Result};
 use crate::model::file::Content;
@@ -23,8 +24,10 @@ use crate::parquet::tap::Tap;
 
 /// Row groups of more rows than this gain nothing.
 const MOST_ROWS: usize = 1 << 20;
-/// Memory that the encoder of one column takes before it holds a value.
-const COLUMN_BYTES: u64 = 4 << 10;
+/// Share of half a row group's memory that one column takes, values or none.
+const COLUMN_BYTES: u64 = 6 << 10;
+/// Memory that an empty dictionary takes.
+const DICTIONARY_BYTES: u64 = 80 << 10;
 
 /// Writes the rows of a source into files of about equal size, as many as their
 /// bytes call for; none when there are no rows.
@@ -63,8 +66,10 @@ impl<'a> Stream<'a> {
         same_levels(&schema, &job.columns)?;
         let memory = job.plan.bound.memory / 4;
         let columns = job.columns.num_columns() as u64;
-        if columns.saturating_mul(COLUMN_BYTES) > memory {
-            let detail = format!("{columns} columns need more than the {memory} bytes that a row group may take");
+        let blooms = (job.properties.blooms.len() as u64).saturating_mul(job.properties.bloom_max_bytes);
+        if columns.saturating_mul(COLUMN_BYTES).saturating_add(blooms) > memory / 2 {
+            let detail =
+                format!("{columns} columns and their bloom filters need more than half of the {memory} bytes that a row group may take");
             return Err(Refused::new(Refusal::TooLargeForMemory, detail).into());
         }
         let limits = Limits { memory, row_group: job.properties.row_group_bytes };
@@ -93,8 +98,11 @@ impl<'a> Stream<'a> {
 
     async fn begin(&mut self) -> Result<(Sink<'a>, Encoder)> {
         let sink = self.job.begin(self.made.len()).await?;
-        let row_bytes = self.job.plan.input_bytes() / self.job.plan.input_records().max(1);
-        let properties = self.job.properties.writer(&self.job.columns, &self.job.modes, row_bytes, &self.job.schema_text);
+        let bounds = Bounds {
+            row_bytes: self.job.plan.input_bytes() / self.job.plan.input_records().max(1),
+            dictionaries: usize::try_from(self.limits.memory / 2 / DICTIONARY_BYTES).unwrap_or(usize::MAX),
+        };
+        let properties = self.job.properties.writer(&self.job.columns, &self.job.modes, bounds, &self.job.schema_text);
         let encoder = Encoder::new(sink.tap(), self.schema.clone(), self.job.columns.clone(), properties, self.limits, self.flushed);
         let encoder = encoder.map_err(|e| broken(sink.path(), e))?;
         Ok((sink, encoder))

@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_date_out_of_all_range_is_still_a_path() {
-        assert_eq!(value(Transform::Hour, None, &Value::Int(i32::MAX)), "246953-10-09-07");
+        assert_eq!(value(Transform::Hour, None, &Value::Int(i32::MAX)), "+246953-10-09-07");
         assert_eq!(value(Transform::Day, None, &Value::Int(i32::MIN)), "-2147483648");
     }
 }

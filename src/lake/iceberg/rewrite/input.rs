@@ -1,17 +1,18 @@
 //! The inputs of a plan as Parquet files: footers, and what manifests add.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use iceberg::io::{FileIO, FileRead};
-use iceberg::spec::{ManifestContentType, ManifestList};
 use parquet::arrow::async_reader::MetadataFetch;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader};
 
+use crate::lake::iceberg::read::file::Store;
+use crate::lake::iceberg::read::manifests::{self, Kind};
 use crate::lake::iceberg::table::IcebergTable;
 use crate::lake::{Control, Error, Result};
 use crate::model::plan::{LiveFile, Plan};
@@ -77,28 +78,13 @@ impl MetadataFetch for Fetch<'_> {
 }
 
 /// NaN counts of the inputs, by path and field id, from their manifest entries:
-/// footers have none. An input that is not found is absent.
+/// footers have none.
+///
+/// Errs when an input has no live entry in the planned snapshot.
 pub async fn nan_counts(table: &IcebergTable, plan: &Plan) -> Result<HashMap<String, HashMap<i32, u64>>> {
-    let (io, metadata) = (&table.loaded.io, &table.loaded.metadata);
-    let mut wanted: std::collections::HashSet<&str> = plan.inputs.iter().map(|file| &*file.path).collect();
-    let mut found = HashMap::with_capacity(wanted.len());
-    let Some(snapshot) = metadata.snapshot_by_id(plan.snapshot_id) else { return Ok(found) };
-    let list = snapshot.manifest_list().to_owned();
-    let failed = |path: &str, e| Error::unreachable(format!("reading {path}"), e);
-    let bytes = io.new_input(&list).map_err(|e| failed(&list, e))?.read().await.map_err(|e| failed(&list, e))?;
-    let manifests = ManifestList::parse_with_version(&bytes, metadata.format_version()).map_err(|e| Error::damaged(&list, e))?;
-    for file in manifests.entries() {
-        let other = file.content != ManifestContentType::Data || file.partition_spec_id != plan.scope.spec_id;
-        if other || wanted.is_empty() {
-            continue;
-        }
-        let manifest = file.load_manifest(io).await.map_err(|e| failed(&file.manifest_path, e))?;
-        for entry in manifest.entries().iter().filter(|entry| entry.is_alive()) {
-            let data = entry.data_file();
-            if wanted.remove(data.file_path()) {
-                found.insert(data.file_path().to_owned(), data.nan_value_counts().clone());
-            }
-        }
-    }
-    Ok(found)
+    let paths: BTreeSet<&str> = plan.inputs.iter().map(|file| &*file.path).collect();
+    let store = Store::new(&table.loaded.io);
+    let kind = Kind::Data { spec_id: plan.scope.spec_id };
+    let entries = manifests::find(table, &store, plan.snapshot_id, kind, &paths).await?;
+    Ok(entries.into_iter().map(|(path, data)| (path, data.nan_value_counts().clone())).collect())
 }

@@ -1,6 +1,8 @@
 //! Copied row groups: every column chunk of the outputs against the inputs', byte
 //! by byte.
 
+use std::collections::VecDeque;
+
 use iceberg::spec::DataFile;
 use parquet::file::metadata::ColumnChunkMetaData;
 
@@ -17,32 +19,53 @@ const PIECE: u64 = 4 << 20;
 ///
 /// Errs [`Error::Proof`](crate::lake::Error::Proof) naming the first chunk that differs.
 pub async fn same(store: &Store, plan: &Plan, outputs: &[DataFile]) -> Result<usize> {
-    let mut inputs = Vec::with_capacity(plan.inputs.len());
-    for input in &plan.inputs {
-        inputs.push(ParquetFile::open(store, &input.path, input.bytes).await?);
+    let inputs = plan.inputs.iter().map(|f| (&*f.path, f.bytes)).collect();
+    let outputs = outputs.iter().map(|f| (f.file_path(), f.file_size_in_bytes())).collect();
+    let (mut from, mut to) = (Groups::new(store, inputs), Groups::new(store, outputs));
+    let mut columns = 0;
+    loop {
+        match (from.next().await?, to.next().await.map_err(unproven)?) {
+            (None, None) => return Ok(columns),
+            (Some((input, i)), Some((output, o))) => {
+                group(store, (&input, i), (&output, o)).await?;
+                columns = output.footer().file_metadata().schema_descr().num_columns();
+            }
+            (Some((input, i)), None) => return Err(failed(&input.path, format_args!("row group {i} is in no output"))),
+            (None, Some((output, o))) => return Err(failed(&output.path, format_args!("row group {o} is of no input"))),
+        }
     }
-    let mut copies = Vec::with_capacity(outputs.len());
-    for output in outputs {
-        copies.push(ParquetFile::open(store, output.file_path(), output.file_size_in_bytes()).await.map_err(unproven)?);
-    }
-    let (from, to) = (groups(&inputs), groups(&copies));
-    if from.len() != to.len() {
-        return Err(failed("", format_args!("{} row groups of inputs, {} of outputs", from.len(), to.len())));
-    }
-    for ((input, i), (output, o)) in from.iter().zip(&to) {
-        group(store, (input, *i), (output, *o)).await?;
-    }
-    Ok(to.first().map_or(0, |(file, _)| file.footer().file_metadata().schema_descr().num_columns()))
 }
 
-/// Every row group that holds rows, with its file, in order.
-fn groups(files: &[ParquetFile]) -> Vec<(&ParquetFile, usize)> {
-    let mut groups = Vec::new();
-    for file in files {
-        let filled = file.footer().row_groups().iter().enumerate().filter(|(_, g)| g.num_rows() != 0);
-        groups.extend(filled.map(|(index, _)| (file, index)));
+/// Walks the row groups that hold rows, of files in order, one footer at a time.
+struct Groups<'a> {
+    store: &'a Store,
+    files: VecDeque<(&'a str, u64)>,
+    current: Option<ParquetFile>,
+    group: usize,
+}
+
+impl<'a> Groups<'a> {
+    fn new(store: &'a Store, files: VecDeque<(&'a str, u64)>) -> Self {
+        Self { store, files, current: None, group: 0 }
     }
-    groups
+
+    async fn next(&mut self) -> Result<Option<(ParquetFile, usize)>> {
+        loop {
+            let Some(file) = &self.current else {
+                let Some((path, bytes)) = self.files.pop_front() else { return Ok(None) };
+                self.current = Some(ParquetFile::open(self.store, path, bytes).await?);
+                self.group = 0;
+                continue;
+            };
+            let group = self.group;
+            self.group += 1;
+            match file.footer().row_groups().get(group) {
+                Some(meta) if meta.num_rows() == 0 => {}
+                Some(_) => return Ok(Some((file.clone(), group))),
+                None => self.current = None,
+            }
+        }
+    }
 }
 
 async fn group(store: &Store, (input, i): (&ParquetFile, usize), (output, o): (&ParquetFile, usize)) -> Result<()> {

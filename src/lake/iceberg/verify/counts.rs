@@ -117,7 +117,8 @@ async fn file_nulls(
 /// Parquet's leaf columns by field id; none for a file without ids.
 fn leaves_by_id(footer: &ParquetMetaData) -> HashMap<i32, usize> {
     let columns = footer.file_metadata().schema_descr().columns().iter().enumerate();
-    columns.filter_map(|(i, c)| c.self_type().get_basic_info().has_id().then(|| (c.self_type().get_basic_info().id(), i))).collect()
+    let infos = columns.map(|(leaf, column)| (column.self_type().get_basic_info(), leaf));
+    infos.filter(|(info, _)| info.has_id()).map(|(info, leaf)| (info.id(), leaf)).collect()
 }
 
 fn footer_nulls(footer: &ParquetMetaData, leaf: usize) -> Option<u64> {

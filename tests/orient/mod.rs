@@ -1,0 +1,7 @@
+//! Orient against a table in memory.
+
+pub mod fake;
+
+pub mod absorb;
+mod checkpoint;
+mod identity;
