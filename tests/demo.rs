@@ -7,8 +7,8 @@ use afterwrite::act::{Journal, Query, SqliteJournal};
 use afterwrite::demo::{Options, SIDES, TABLES, WITH, play};
 use afterwrite::lake::clock::SystemChance;
 use afterwrite::lake::iceberg::append::{self, Stamp};
-use afterwrite::lake::iceberg::catalog::sql::{self, SqlCatalog};
 use afterwrite::lake::iceberg::catalog::Catalog;
+use afterwrite::lake::iceberg::catalog::sql::{self, SqlCatalog};
 use afterwrite::model::ident::TableName;
 use afterwrite::model::outcome::{Conflict, Outcome};
 use afterwrite::model::plan::AttemptId;
@@ -19,7 +19,7 @@ use crate::fixture::{Table, Watch, row};
 const FIGURES: [&str; 10] =
     ["files", "bytes", "rows", "row_hash", "entropy", "plan_ms", "scan_ms", "commits", "conflicts", "rewritten_bytes"];
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(flavor = "multi_thread")]
 async fn both_sides_hold_the_same_rows_and_one_of_them_fewer_files() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("demo");

@@ -142,7 +142,8 @@ impl Writer {
     /// Tells the sidecar, as an engine's commit hook does.
     async fn report(&self, table: &IcebergTable, snapshot_id: i64, files: &Staged) -> anyhow::Result<()> {
         let Some(hook) = &self.hook else { return Ok(()) };
-        let added = v1::FileCounts { data_files: files.data_files() as u64, delete_files: files.delete_files() as u64, ..Default::default() };
+        let added =
+            v1::FileCounts { data_files: files.data_files() as u64, delete_files: files.delete_files() as u64, ..Default::default() };
         let snapshot = v1::SnapshotChange { snapshot_id: snapshot_id.to_string(), added: Some(added), ..Default::default() };
         let event = v1::CommitEvent {
             table: self.name.to_string(),

@@ -3,12 +3,12 @@
 use serde::Serialize;
 
 use crate::app::App;
+use crate::lake;
 use crate::lake::iceberg::hash::multiset_hash;
+use crate::lake::iceberg::read;
 use crate::lake::iceberg::scope;
 use crate::lake::iceberg::table::IcebergTable;
-use crate::lake::iceberg::read;
 use crate::lake::{Control, Table};
-use crate::lake;
 use crate::model::ident::{MAIN, TableName};
 use crate::model::killpoint::KillPoint;
 use crate::model::partition::PartitionKey;

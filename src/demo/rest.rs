@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::tables::{TABLES, WITH, name};
 use crate::app::{App, Sidecar};
 use crate::lake::Table;
+use crate::model::decision::{Reason, Verdict};
 use crate::model::ident::MAIN;
 use crate::ooda::Loop;
 use crate::serve::Backend;
@@ -13,6 +14,8 @@ use crate::serve::Backend;
 const EVERY: Duration = Duration::from_millis(100);
 /// Looks in a row that must find it at rest: longer than a round of the loop.
 const CALM: u32 = 13;
+/// A pause that ends within this is waited for, in milliseconds.
+const SOON_MS: i64 = 2_000;
 /// Most looks: a minute of them.
 const PATIENCE: u32 = 600;
 
@@ -32,6 +35,15 @@ pub async fn wait(app: &App, sidecar: &Sidecar) -> anyhow::Result<bool> {
     Ok(false)
 }
 
+/// Whether a partition is judged again before then.
+fn is_due(verdict: &Verdict, soon_ms: i64) -> bool {
+    match verdict {
+        Verdict::Not { reason: Reason::CoolingDown { until_ms } | Reason::QuietWindow { until_ms } } => *until_ms <= soon_ms,
+        Verdict::Not { reason } => *reason == Reason::InFlight,
+        Verdict::Now { .. } | Verdict::Queued { .. } => true,
+    }
+}
+
 /// No event waits, no job runs, no work that may be carried out is known, and the
 /// tables are known as they stand.
 async fn is_at_rest(app: &App, ooda: &Loop) -> anyhow::Result<bool> {
@@ -43,9 +55,14 @@ async fn is_at_rest(app: &App, ooda: &Loop) -> anyhow::Result<bool> {
     if candidates.iter().any(|c| c.table.namespace_path() == WITH) {
         return Ok(false);
     }
+    let soon_ms = app.clock.now_ms().saturating_add(SOON_MS);
     for table in TABLES {
         let name = name(WITH, table.name);
         let head = app.lake.table(&name, MAIN).await?.and_then(|t| t.view().head);
+        let decisions = ooda.why(&name, None).await.unwrap_or_default();
+        if decisions.iter().any(|d| is_due(&d.decision.verdict, soon_ms)) {
+            return Ok(false);
+        }
         if ooda.get_layout(&name, MAIN).await.ok().and_then(|layout| layout.snapshot_id) != head {
             return Ok(false);
         }

@@ -6,8 +6,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 
-use super::{Made, Staged};
 use super::split::split;
+use super::{Made, Staged};
 use crate::lake::iceberg::read::schema::arrow_schema;
 use crate::lake::iceberg::read::{ReadSummary, RowSource};
 use crate::lake::iceberg::rewrite::encode;
@@ -31,7 +31,8 @@ const MEMORY: u64 = 256 << 20;
 pub async fn stage_append(table: &IcebergTable, rows: &RecordBatch, attempt: &AttemptId, control: &dyn Control) -> Result<Staged> {
     let metadata = &table.loaded.metadata;
     let schema = arrow_schema(metadata.current_schema())?;
-    let rows = RecordBatch::try_new(schema, rows.columns().to_vec()).map_err(|e| Error::Setup(format!("rows for {}: {e}", table.view.name)))?;
+    let rows =
+        RecordBatch::try_new(schema, rows.columns().to_vec()).map_err(|e| Error::Setup(format!("rows for {}: {e}", table.view.name)))?;
     let mut staged = Staged::default();
     for (tuple, rows) in split(metadata.current_schema(), metadata.default_partition_spec(), &rows)? {
         let plan = order(table, tuple);

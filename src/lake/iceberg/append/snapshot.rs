@@ -78,7 +78,8 @@ async fn gone(table: &IcebergTable, staged: &Staged) -> Result<Vec<String>> {
 
 async fn build(table: &IcebergTable, head: Option<&Head>, staged: &Staged, stamp: Stamp, control: &dyn Control) -> Result<Snapshot> {
     let metadata = &table.loaded.metadata;
-    let sequence = metadata.last_sequence_number().checked_add(1).ok_or_else(|| Error::Setup("the table's sequence numbers are used up".into()))?;
+    let sequence =
+        metadata.last_sequence_number().checked_add(1).ok_or_else(|| Error::Setup("the table's sequence numbers are used up".into()))?;
     let snapshot_id = free_id(metadata, stamp.nonce);
     let target = Target { store: Store::new(&table.loaded.io), format: metadata.format_version(), snapshot_id, control };
     let folder = Folder::of(table, stamp.nonce);

@@ -21,7 +21,8 @@ use crate::model::partition::{Tuple, Value};
 /// [`Error::Setup`] for a spec whose values are not 32-bit integers: others are not
 /// written here.
 pub fn split(schema: &Schema, spec: &PartitionSpec, rows: &RecordBatch) -> Result<BTreeMap<Tuple, RecordBatch>> {
-    let columns = spec.fields().iter().map(|field| transformed(schema, field.source_id, &field.transform, rows)).collect::<Result<Vec<_>>>()?;
+    let columns =
+        spec.fields().iter().map(|field| transformed(schema, field.source_id, &field.transform, rows)).collect::<Result<Vec<_>>>()?;
     let mut places: BTreeMap<Tuple, Vec<u32>> = BTreeMap::new();
     for row in 0..rows.num_rows() {
         let tuple: Tuple = columns.iter().map(|column| value(column, row)).collect();
@@ -93,12 +94,8 @@ mod tests {
         let schema = schema();
         // 1970-01-31, 1970-02-01, 1969-12-31, NULL, 1970-01-01
         let split = split(&schema, &spec(&schema, Some(Transform::Month)), &rows(&[Some(30), Some(31), Some(-1), None, Some(0)])).unwrap();
-        let expected = vec![
-            (None, vec![3]),
-            (Some(Value::Int(-1)), vec![2]),
-            (Some(Value::Int(0)), vec![0, 4]),
-            (Some(Value::Int(1)), vec![1]),
-        ];
+        let expected =
+            vec![(None, vec![3]), (Some(Value::Int(-1)), vec![2]), (Some(Value::Int(0)), vec![0, 4]), (Some(Value::Int(1)), vec![1])];
         assert_eq!(keys(&split), expected);
     }
 

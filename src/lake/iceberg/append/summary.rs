@@ -13,7 +13,8 @@ use super::{Made, Staged};
 pub fn summary(staged: &Staged, parent: Option<&Summary>) -> Summary {
     let (data, deletes) = (Sum::of(&staged.data), Sum::of(&staged.deletes));
     let bytes = data.bytes.saturating_add(deletes.bytes);
-    let partitions: BTreeSet<String> = staged.data.iter().chain(&staged.deletes).map(|m| format!("{} {:?}", m.spec_id, m.file.partition())).collect();
+    let partitions: BTreeSet<String> =
+        staged.data.iter().chain(&staged.deletes).map(|m| format!("{} {:?}", m.spec_id, m.file.partition())).collect();
     let mut properties = HashMap::new();
     for (name, value) in [
         ("added-data-files", data.files),
