@@ -51,7 +51,7 @@ impl Report {
     /// A table, and the lines that open the warehouse.
     pub fn text(&self) -> String {
         let mut table = Table::new();
-        table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header(["", "", "without afterwrite", "with afterwrite"]);
+        table.load_preset(presets::UTF8_FULL_CONDENSED).set_header(["", "", "without afterwrite", "with afterwrite"]);
         for column in table.column_iter_mut().skip(2) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -81,7 +81,7 @@ PyIceberg:
   print(demo.load_table(\"{WITH}.lineitem\").scan().to_arrow().num_rows)
 
 Spark:
-  spark-sql --packages org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0,org.xerial:sqlite-jdbc:3.50.3.0 \\
+  spark-sql --packages org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.xerial:sqlite-jdbc:3.54.1.0 \\
     --conf spark.sql.catalog.{CATALOG}=org.apache.iceberg.spark.SparkCatalog \\
     --conf spark.sql.catalog.{CATALOG}.type=jdbc \\
     --conf \"spark.sql.catalog.{CATALOG}.uri=jdbc:sqlite:{database}\" \\

@@ -34,7 +34,7 @@ pub struct Kind {
 /// The tables.
 pub const TABLES: [Kind; 2] = [
     Kind { name: "orders", key: "o_orderkey", month_of: None, rows: |load| &load.orders, target: 20e6 },
-    Kind { name: "lineitem", key: "l_orderkey", month_of: Some("l_shipdate"), rows: |load| &load.lineitem, target: 5e6 },
+    Kind { name: "lineitem", key: "l_orderkey", month_of: Some("l_shipdate"), rows: |load| &load.lineitem, target: 2.5e6 },
 ];
 
 /// No target is below this.
