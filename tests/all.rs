@@ -4,6 +4,7 @@
 
 mod architecture;
 mod catalog;
+mod demo;
 #[allow(dead_code)]
 mod fixture;
 mod flow;

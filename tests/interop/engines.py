@@ -173,6 +173,7 @@ def _has_map(kind):
 DUCK = r"""
 import sys, json, glob, importlib.util, duckdb, rows
 con = duckdb.connect()
+con.execute("SET enable_progress_bar = false")
 for name in ("icu", "avro", "httpfs", "iceberg"):
     spec = importlib.util.find_spec("duckdb_extension_" + name)
     con.execute("LOAD '%s'" % glob.glob(list(spec.submodule_search_locations)[0] + "/extensions/*/" + name + ".duckdb_extension")[0])
