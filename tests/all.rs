@@ -5,6 +5,8 @@
 mod architecture;
 mod catalog;
 mod demo;
+mod command;
+mod crash;
 #[allow(dead_code)]
 mod fixture;
 mod flow;

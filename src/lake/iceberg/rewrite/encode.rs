@@ -264,7 +264,7 @@ async fn blocking<T: Send + 'static>(path: &str, work: impl FnOnce() -> Encoded<
 }
 
 fn broken(path: &str, error: ParquetError) -> Error {
-    Refused::new(Refusal::ParquetFeature, format!("{path}: {error}")).into()
+    Error::Setup(format!("{path} could not be encoded: {error}"))
 }
 
 /// The encoder takes nullability and nesting from the rows' Arrow schema and
