@@ -4,6 +4,7 @@
 
 mod architecture;
 mod catalog;
+mod demo;
 mod command;
 mod crash;
 #[allow(dead_code)]

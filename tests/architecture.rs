@@ -13,7 +13,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("telemetry", &["model"]),
     ("parquet", &[]),
     ("lake", &["model", "parquet"]),
-    ("observe", &["model", "lake", "telemetry"]),
+    ("observe", &["model", "lake", "telemetry", "proto"]),
     ("orient", &["model", "lake", "telemetry"]),
     ("decide", &["model"]),
     ("act", &["model", "lake", "decide", "telemetry"]),

@@ -283,9 +283,10 @@ impl Page {
         self.scopes.entry(scope.clone()).or_default().refused = Some(refused);
     }
 
-    /// The next plan should not pass so many bytes.
-    pub fn shrink(&mut self, scope: &PartitionKey, max_bytes: Option<u64>) {
-        self.scopes.entry(scope.clone()).or_default().max_bytes = max_bytes;
+    /// The next plan should not pass so many bytes. Gives back whether a bound
+    /// was set before.
+    pub fn shrink(&mut self, scope: &PartitionKey, max_bytes: Option<u64>) -> bool {
+        std::mem::replace(&mut self.scopes.entry(scope.clone()).or_default().max_bytes, max_bytes).is_some()
     }
 
     /// Whether work is under way.

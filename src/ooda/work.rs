@@ -104,7 +104,9 @@ impl Loop {
                     page.disproved = Some(Refused::new(Refusal::Damaged, format!("a rewrite was disproved: {error}")))
                 });
             }
-            JobVerdict::Replan { max_bytes, .. } => self.with_page(&begun.scope.name, |page| page.shrink(scope, *max_bytes)),
+            JobVerdict::Replan { max_bytes, .. } => self.with_page(&begun.scope.name, |page| {
+                page.shrink(scope, *max_bytes);
+            }),
             JobVerdict::Busy | JobVerdict::Paused | JobVerdict::Dropped { .. } => {}
             JobVerdict::Failed { .. } | JobVerdict::Stopped { .. } | JobVerdict::Cancelled | JobVerdict::Unresolved { .. } => {
                 tracing::warn!(table = %plan.name, %scope, verdict = %result.verdict.note(), "job did not land");
@@ -122,7 +124,11 @@ impl Loop {
         let now_ms = self.now();
         self.with_page(&begun.scope.name, |page| match reason {
             Reason::Refused(refused) => page.refuse(scope, refused),
-            _ => page.remember(scope, page.memory(scope).after_empty_plan(&begun.policy, now_ms, for_deletes)),
+            _ => {
+                // a bound that a lost race left may be why there is no plan: the next one is made without it
+                let bounded = page.shrink(scope, None);
+                page.remember(scope, page.memory(scope).after_empty_plan(&begun.policy, now_ms, for_deletes && !bounded));
+            }
         });
     }
 

@@ -11,7 +11,7 @@ use super::units;
 pub struct Server {
     /// Address of the gRPC door.
     pub listen: SocketAddr,
-    /// Address of metrics, health and the web page.
+    /// Address of metrics and health.
     pub http: SocketAddr,
     /// Certificate chain in PEM.
     pub tls_cert: Option<PathBuf>,
