@@ -101,7 +101,10 @@ impl Loop {
             JobVerdict::Disproved { error } => {
                 tracing::error!(table = %plan.name, %scope, %error, "a proof failed: nothing was committed, and the table is left alone from here on");
                 self.with_page(&begun.scope.name, |page| {
-                    page.disproved = Some(Refused::new(Refusal::Damaged, format!("a rewrite was disproved: {error}")))
+                    page.disproved = Some(Refused::new(
+                        Refusal::Damaged,
+                        format!("a rewrite was disproved and not committed, please report it: {error}"),
+                    ))
                 });
             }
             JobVerdict::Replan { max_bytes, .. } => self.with_page(&begun.scope.name, |page| {
