@@ -283,7 +283,11 @@ impl Loop {
     /// candidate that may be carried out.
     pub fn is_at_rest(&self) -> bool {
         let depth = self.parts.inbox.depth();
-        let waits = !self.book().pending().is_empty();
+        let now_ms = self.now();
+        let waits = {
+            let mut book = self.book();
+            !book.pending().is_empty() || !book.due(now_ms).is_empty()
+        };
         depth.pending == 0 && depth.looking == 0 && self.jobs.is_empty() && !waits
     }
 

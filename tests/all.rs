@@ -27,3 +27,4 @@ mod rewrite {
     pub mod support;
 }
 mod serve;
+mod whole;

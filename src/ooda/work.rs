@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::act::{JobResult, Verdict as JobVerdict};
-use crate::decide;
 use crate::decide::budget::{Denied, Reservation};
 use crate::decide::maturity::Gained;
+use crate::decide::ScopeMemory;
 use crate::decide::plan::{Cause, Order, max_deletes_on_file, plans};
 use crate::lake::Error;
 use crate::model::decision::{Decision, Reason, Verdict};
@@ -138,7 +138,7 @@ impl Loop {
         let Some(cause) = Cause::of(&begun.decision, &policy) else { return Ok(Found::Moved) };
         let files = table.scope(scope).await?;
         self.with_page(begun, |page| {
-            let memory = decide::ScopeMemory { max_deletes_on_file: Some(max_deletes_on_file(&files)), ..page.memory(scope) };
+            let memory = ScopeMemory { max_deletes_on_file: Some(max_deletes_on_file(&files)), ..page.memory(scope) };
             page.remember(scope, memory);
         });
         let order = Order { table: view.ident, name, reference: &begun.reference, policy: &policy, limits: &self.limits, cause: &cause };
@@ -172,6 +172,8 @@ impl Loop {
         let now_ms = self.now();
         match &result.verdict {
             JobVerdict::Committed => self.landed(begun, policy, plan, result),
+            // space comes back without the partition changing
+            JobVerdict::Refused { refused } if refused.refusal == Refusal::NoSpace => self.failed(begun, policy, plan, result),
             JobVerdict::Refused { refused } => self.with_page(begun, |page| page.refuse(scope, refused.clone())),
             JobVerdict::Disproved { error } => self.disproved(begun, error),
             JobVerdict::Replan { max_bytes, .. } => {
