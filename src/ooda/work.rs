@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::act::{JobResult, Verdict as JobVerdict};
+use crate::decide::ScopeMemory;
 use crate::decide::budget::{Denied, Reservation};
 use crate::decide::maturity::Gained;
-use crate::decide::ScopeMemory;
 use crate::decide::plan::{Cause, Order, max_deletes_on_file, plans};
 use crate::lake::Error;
 use crate::model::decision::{Decision, Reason, Verdict};

@@ -26,11 +26,12 @@ async fn jobs_never_run_more_than_so_many_at_a_time_and_the_rest_waits_with_its_
     let gate = process.seen.gate.lock().await;
     process.report(&table).await;
     process.until("two jobs", async || process.seen.rewrites() == 2).await;
-    process.until("reasons", async || {
-        let waiting = process.ooda.list_candidates(10).await.unwrap();
-        waiting.len() == 4 && waiting.iter().all(|c| c.waits_for == "as many jobs run as may run at one time (2)")
-    })
-    .await;
+    process
+        .until("reasons", async || {
+            let waiting = process.ooda.list_candidates(10).await.unwrap();
+            waiting.len() == 4 && waiting.iter().all(|c| c.waits_for == "as many jobs run as may run at one time (2)")
+        })
+        .await;
     assert_eq!(process.ooda.health().jobs, 2);
     drop(gate);
     process.rest().await;
@@ -59,11 +60,12 @@ async fn gb_hours_are_never_passed_and_what_waits_is_done_as_the_budget_fills() 
     let gate = process.seen.gate.lock().await;
     process.report(&table).await;
     process.until("jobs", async || process.seen.rewrites() == 2).await;
-    process.until("a reason", async || {
-        let waiting = process.ooda.list_candidates(10).await.unwrap();
-        waiting.len() == 3 && waiting.iter().all(|c| c.waits_for.contains("GB-hours that the job may need"))
-    })
-    .await;
+    process
+        .until("a reason", async || {
+            let waiting = process.ooda.list_candidates(10).await.unwrap();
+            waiting.len() == 3 && waiting.iter().all(|c| c.waits_for.contains("GB-hours that the job may need"))
+        })
+        .await;
     drop(gate);
     process.until("the work's end", async || data_files(&table).await == 5).await;
     process.rest().await;
@@ -107,11 +109,12 @@ async fn work_in_several_jobs_is_not_lost_when_the_budget_ends_in_between() {
     let before = table.rows().await;
     let process = world.start().await;
     process.report(&table).await;
-    process.until("all work", async || {
-        process.clock_passes(5_000);
-        process.ooda.is_at_rest() && process.seen.rewrites() >= 4
-    })
-    .await;
+    process
+        .until("all work", async || {
+            process.clock_passes(5_000);
+            process.ooda.is_at_rest() && process.seen.rewrites() >= 4
+        })
+        .await;
     process.rest().await;
     // then every job was within the budget, and all files were merged
     let inputs: usize = process.seen.inputs.lock().unwrap().iter().sum();

@@ -1,8 +1,5 @@
 //! Events may be lost, doubled, shuffled and invented: after one poll all is right.
 
-use std::sync::Arc;
-
-use afterwrite::lake::Format;
 use afterwrite::observe::inbox::Limits;
 use afterwrite::serve::backend::Backend;
 
@@ -107,8 +104,11 @@ async fn a_table_reported_before_its_catalog_has_it_is_looked_for_until_it_is_th
 
 #[tokio::test]
 async fn h92_a_storm_of_reports_is_one_look_a_table_and_interval() {
-    let world = World::new("[defaults]\ntarget_file_size = \"1MiB\"\n")
-        .with_limits(Limits { interval_ms: 60_000, looks_per_second: 0, ..Limits::default() });
+    let world = World::new("[defaults]\ntarget_file_size = \"1MiB\"\n").with_limits(Limits {
+        interval_ms: 60_000,
+        looks_per_second: 0,
+        ..Limits::default()
+    });
     let mut tables = Vec::new();
     for n in 0..20 {
         let table = world.table(Table::plain(), &format!("t{n}")).await;
@@ -145,8 +145,6 @@ async fn the_catalogs_answer_is_asked_no_more_than_the_work_needs() {
     let table = world.table(Table::plain(), "t").await;
     append_small(&table, 0, 9, 0).await;
     let process = world.start().await;
-    let format: Arc<dyn Format> = Arc::clone(&process.poller.format);
-    drop(format);
     let before = process.seen.loads();
     process.look_at(&table).await;
     // a look, a plan, the dequeue, the commit, and the look at our own commit

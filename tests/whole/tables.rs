@@ -24,7 +24,8 @@ async fn a_table_created_again_under_a_name_is_another_table() {
     world.catalog.drop_table(&old.name);
     let new = world.table(Table::plain(), "t").await;
     append_small(&new, 0, 9, 0).await;
-    process.look_at(&new).await;
+    process.ooda.hear(event(&new.name, &[], 0));
+    process.rest().await;
     // then it does not inherit the cooldown, and the old one is forgotten
     assert_eq!((process.seen.rewrites(), data_files(&new).await), (2, 1));
     assert!(process.orient.state(&Key::new(gone, MAIN)).await.is_none());

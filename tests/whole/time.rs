@@ -124,7 +124,8 @@ async fn a_table_that_grows_large_enough_is_judged_in_all_its_partitions() {
     }
     process.look_at(&table).await;
     // then the first one is compacted too
-    let of_seven = process.ooda.list_partitions(&table.name, "main", afterwrite::serve::backend::Page { size: 10, after: None }).await.unwrap();
+    let of_seven =
+        process.ooda.list_partitions(&table.name, "main", afterwrite::serve::backend::Page { size: 10, after: None }).await.unwrap();
     assert_eq!(of_seven.rows[0].traits.data_files, 1);
     process.stop().await;
 }

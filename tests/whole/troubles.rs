@@ -23,11 +23,12 @@ async fn a_catalog_that_is_down_is_waited_for_and_its_work_is_done_when_it_is_ba
     assert!(error.contains("could not be looked at yet"), "{error}");
     assert!(process.ooda.health().problems[0].contains("lake"));
     world.catalog.set_unreachable(false);
-    process.until("the work", async || {
-        process.clock_passes(100);
-        data_files(&table).await == 1
-    })
-    .await;
+    process
+        .until("the work", async || {
+            process.clock_passes(100);
+            data_files(&table).await == 1
+        })
+        .await;
     process.poller.once().await.unwrap();
     process.rest().await;
     assert!(process.ooda.health().ready);
@@ -86,11 +87,12 @@ async fn a_look_that_panics_is_made_again_and_the_loop_goes_on() {
     let process = world.start().await;
     process.seen.wrong.lock().unwrap().extend([Wrong::LoadPanics; 8]);
     process.report(&table).await;
-    process.until("the work", async || {
-        process.clock_passes(100);
-        data_files(&table).await == 1
-    })
-    .await;
+    process
+        .until("the work", async || {
+            process.clock_passes(100);
+            data_files(&table).await == 1
+        })
+        .await;
     process.rest().await;
     process.nothing_is_stuck(&world).await;
     process.stop().await;

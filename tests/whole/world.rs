@@ -28,7 +28,6 @@ use super::spy::{Seen, Spy};
 use crate::fixture::{File, Row, Spec, Table, row};
 use crate::observe::HandClock;
 
-
 /// Everything acts; small targets; eight small files make a tier full.
 pub const ACTING: &str = "[defaults]\nact = true\ntarget_file_size = \"1MiB\"\n";
 
@@ -268,4 +267,3 @@ impl Process {
         self.act.leave().await.unwrap();
     }
 }
-
