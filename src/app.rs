@@ -248,8 +248,10 @@ impl Sidecar {
         };
         // signs of life are given for as long as jobs may run: a silent process is taken for dead
         self.tended.cancel();
-        for task in self.tasks {
-            let _ = task.await;
+        for mut task in self.tasks {
+            if tokio::time::timeout(BEAT, &mut task).await.is_err() {
+                task.abort();
+            }
         }
         if let Err(error) = self.orient.flush().await {
             tracing::warn!(%error, "states are not all saved: the next start reads their manifests again");

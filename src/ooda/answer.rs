@@ -8,16 +8,19 @@ use tokio::sync::broadcast;
 
 use crate::model::event::{Event, Heard};
 use crate::model::ident::{MAIN, TableName};
+use crate::model::partition::PartitionKey;
 use crate::orient::traits;
 use crate::serve::backend::{
     Answer, Backend, Candidate, Error, Explained, Health, Page as Asked, PartitionRow, Partitions, TableLayout, label, names,
 };
 
 use super::Loop;
-use super::book::{Book, Page, Trouble, Waiting};
+use super::book::{Page, Trouble, Waiting};
 
 /// Earlier decisions told of a partition that is asked for by name.
 const EARLIER: usize = 4;
+/// Partitions explained between two moments in which others may go on.
+const TURN: usize = 256;
 
 #[async_trait]
 impl Backend for Loop {
@@ -40,7 +43,7 @@ impl Backend for Loop {
     }
 
     async fn get_layout(&self, name: &TableName, reference: &str) -> Result<TableLayout, Error> {
-        self.with_known(name, reference, |page, _, now_ms| TableLayout {
+        self.with_known(name, reference, |page, now_ms| TableLayout {
             table: name.clone(),
             uuid: page.facts.ident.uuid,
             reference: reference.to_owned(),
@@ -56,7 +59,7 @@ impl Backend for Loop {
     }
 
     async fn list_partitions(&self, name: &TableName, reference: &str, asked: Asked) -> Result<Partitions, Error> {
-        self.with_known(name, reference, |page, _, now_ms| {
+        self.with_known(name, reference, |page, now_ms| {
             let from = asked.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
             let rest = page.state.layout.partitions().range((from, Bound::Unbounded));
             let mut keys: Vec<_> = rest.map(|(key, _)| key.clone()).take(asked.size.saturating_add(1)).collect();
@@ -88,16 +91,20 @@ impl Backend for Loop {
     }
 
     async fn why(&self, name: &TableName, filter: Option<&str>) -> Result<Vec<Explained>, Error> {
-        let found = self.with_known(name, MAIN, |page, book, _| {
-            let mut found = Vec::new();
-            for last in page.decisions().filter(|e| filter.is_none_or(|f| names(f, &e.decision.scope, &e.label))) {
-                found.push(last.as_ref().clone());
-                // of one partition also what was decided before, as far as it is kept
-                let earlier = if filter.is_some() { EARLIER } else { 0 };
-                found.extend(book.earlier(last).take(earlier).map(|e| e.as_ref().clone()));
-            }
-            found
+        let keys: Vec<PartitionKey> = self.with_known(name, MAIN, |page, _| {
+            let named = |key: &&PartitionKey| filter.is_none_or(|f| names(f, key, &label(key, page.spec(key))));
+            page.state.layout.partitions().keys().filter(named).cloned().collect()
         })?;
+        let earlier = if filter.is_some() { EARLIER } else { 0 };
+        let mut found = Vec::new();
+        // in turns, so that the answer about a large table holds nobody up
+        for keys in keys.chunks(TURN) {
+            let book = self.book();
+            for last in keys.iter().filter_map(|key| book.decision(name, key, self.now())) {
+                found.push(last.as_ref().clone());
+                found.extend(book.earlier(&last).take(earlier).map(|e| e.as_ref().clone()));
+            }
+        }
         match filter {
             Some(filter) if found.is_empty() => Err(Error::NotFound(format!("{name} has no partition `{filter}` with live files"))),
             _ => Ok(found),
@@ -129,14 +136,14 @@ impl Backend for Loop {
 }
 
 impl Loop {
-    fn with_known<T>(&self, name: &TableName, reference: &str, answer: impl FnOnce(&Page, &Book, i64) -> T) -> Result<T, Error> {
+    fn with_known<T>(&self, name: &TableName, reference: &str, answer: impl FnOnce(&Page, i64) -> T) -> Result<T, Error> {
         if reference != MAIN {
             return Err(Error::NotFound(format!("branch `{reference}` of {name} is not looked after: only `{MAIN}` is")));
         }
         let now_ms = self.now();
         let book = self.book();
         match (book.page(name), book.troubled(name)) {
-            (Some(page), _) => Ok(answer(page, &book, now_ms)),
+            (Some(page), _) => Ok(answer(page, now_ms)),
             (None, Some(Trouble::Refused(refused))) => Err(refused.clone().into()),
             (None, Some(Trouble::Failed(why))) => Err(Error::Unavailable(format!("{name} could not be looked at yet: {why}"))),
             (None, None) => Err(Error::NotFound(format!(

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::act::Pauses;
 use crate::decide::round::{Candidate, Round};
 use crate::lake::Error;
-use crate::model::decision::{Decision, Reason, Verdict};
+use crate::model::decision::Decision;
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::partition::PartitionKey;
 use crate::model::policy::{BudgetLimits, Policy};
@@ -193,7 +193,7 @@ impl Book {
             true => self.waiting.insert(scope.clone()),
             false => self.waiting.remove(&scope),
         };
-        if let Some(at_ms) = eligible_again(&explained.decision, page.gives_up_at(partition)) {
+        if let Some(at_ms) = page.eligible_again(&explained.decision) {
             page.set_due(partition, at_ms);
             self.due.insert((at_ms, scope));
         }
@@ -202,6 +202,12 @@ impl Book {
             self.log.pop_front();
         }
         Some(explained)
+    }
+
+    /// The last decision on a partition of a table.
+    pub fn decision(&self, name: &TableName, partition: &PartitionKey, now_ms: i64) -> Option<Arc<Explained>> {
+        let page = self.pages.get(name)?;
+        page.decision(partition, self.pauses.holds(&page.facts.ident), now_ms)
     }
 
     /// The decisions on a partition before its last one, newest first, as far as
@@ -292,16 +298,5 @@ impl Book {
         }
         page.set_due(&scope.partition, now_ms);
         self.due.insert((now_ms, scope.clone()));
-    }
-}
-
-/// When a decision that only time holds up is due again.
-fn eligible_again(decision: &Decision, gives_up_at_ms: Option<i64>) -> Option<i64> {
-    match &decision.verdict {
-        Verdict::Not { reason: Reason::TooNew { until_ms } | Reason::CoolingDown { until_ms } | Reason::QuietWindow { until_ms } } => {
-            Some(*until_ms)
-        }
-        Verdict::Not { reason: Reason::InFlight } => gives_up_at_ms,
-        _ => None,
     }
 }

@@ -53,7 +53,7 @@ impl Loop {
         let mut book = self.book();
         let Some(page) = book.page_mut(name, ident) else { return };
         page.restored = true;
-        let first = page.decisions().next().is_none();
+        let first = !page.judged;
         for (scope, memory) in memories {
             if page.state.layout.partition(&scope).is_none() || page.memory(&scope) != ScopeMemory::default() {
                 continue;

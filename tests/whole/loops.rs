@@ -167,3 +167,22 @@ async fn an_event_of_another_branch_is_answered_with_why_and_not_looked_at() {
     assert!(process.ooda.get_layout(&table.name, "audit").await.is_err());
     process.stop().await;
 }
+
+#[tokio::test]
+async fn a_delete_that_reaches_every_partition_is_judged_in_all_of_them() {
+    let world = World::new("[defaults]\ntarget_file_size = \"1KiB\"\ncooldown = \"0s\"\n");
+    let table = world.table(Table::partitioned_by_p(), "t").await;
+    for p in 0..3 {
+        table.append((p * 100..p * 100 + 60).map(|id| row(id, &format!("{id:>040}"), p))).await;
+    }
+    let process = world.start().await;
+    process.look_at(&table).await;
+    assert!(process.decisions(&table).await.iter().all(|d| d.verdict == Verdict::Not { reason: Reason::Healthy }));
+    // when rows of all partitions are deleted by one file that belongs to none of them
+    let everywhere = table.evolve_spec(&[]).await;
+    table.change().delete_equal_under(everywhere, &["id"], (0..260).map(|id| row(id, "", 0))).commit().await;
+    process.look_at(&table).await;
+    let fired = process.decisions(&table).await.iter().filter(|d| rule(&d.verdict) == Some("deletes")).count();
+    assert_eq!(fired, 3);
+    process.stop().await;
+}

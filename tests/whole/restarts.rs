@@ -81,3 +81,27 @@ async fn an_end_waits_for_the_job_under_way_and_begins_no_other() {
     assert_eq!(world.journal.jobs(Query::Unfinished).await.unwrap(), vec![]);
     assert_eq!(world.journal.holders().await.unwrap(), vec![]);
 }
+
+#[tokio::test]
+async fn an_end_does_not_go_on_to_the_next_job_of_a_partition() {
+    let world = World::new("[defaults]\nact = true\ntarget_file_size = \"1MiB\"\nmax_job_size = \"8KiB\"\n");
+    let table = world.table(Table::plain(), "t").await;
+    append_small(&table, 0, 40, 0).await;
+    let process = world.start().await;
+    let seen = process.seen.clone();
+    let gate = seen.gate.lock().await;
+    process.report(&table).await;
+    process.until("a job", async || seen.rewrites() == 1).await;
+    tokio::join!(process.stop(), async {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        drop(gate);
+    });
+    assert_eq!((seen.rewrites(), snapshots(&table).await), (1, 41));
+    // and the next process takes up what is left
+    let process = world.start().await;
+    process.pass(61_000).await;
+    process.look_at(&table).await;
+    assert!(process.seen.rewrites() >= 2);
+    assert_eq!(table.rows().await.len(), 40);
+    process.stop().await;
+}

@@ -73,11 +73,6 @@ impl World {
         Self { limits, ..self }
     }
 
-    /// The same with other settings: another process' view.
-    pub fn with_settings(self, toml: &str) -> Self {
-        Self { settings: Arc::new(Settings::read(toml, []).unwrap()), ..self }
-    }
-
     /// A table of the catalog.
     pub async fn table(&self, spec: Spec, name: &str) -> Table {
         spec.create_in(&self.catalog, name).await

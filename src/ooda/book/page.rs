@@ -9,7 +9,7 @@ use super::{Begun, Scope, Seen};
 use crate::decide::budget::bound_for;
 use crate::decide::round::Candidate;
 use crate::decide::{self, Case, ScopeMemory, TableFacts};
-use crate::model::decision::{Check, Decision};
+use crate::model::decision::{Check, Decision, Reason, Verdict};
 use crate::model::layout::PartitionLayout;
 use crate::model::partition::PartitionKey;
 use crate::model::policy::{BudgetLimits, Policy};
@@ -36,6 +36,8 @@ pub struct Page {
     pub(in crate::ooda) state: Arc<TableState>,
     pub(in crate::ooda) looked_at_ms: i64,
     pub(in crate::ooda) restored: bool,
+    /// Whether any partition was judged.
+    pub(in crate::ooda) judged: bool,
     /// Set by a proof that failed: nothing is rewritten here any more.
     pub(in crate::ooda) disproved: Option<Refused>,
     metadata_location: String,
@@ -47,8 +49,8 @@ pub struct Page {
     awaiting: BTreeSet<PartitionKey>,
 }
 
-/// One partition.
-#[derive(Default)]
+/// One partition of which more is known than its layout.
+#[derive(Default, PartialEq)]
 struct ScopePage {
     memory: ScopeMemory,
     refused: Option<Refused>,
@@ -99,6 +101,7 @@ impl Page {
             state,
             looked_at_ms: began_ms,
             restored: false,
+            judged: false,
             disproved: None,
             metadata_location: view.metadata_location.clone(),
             refused: view.refused.clone(),
@@ -209,15 +212,31 @@ impl Page {
         self.state.layout.partitions().keys().cloned().collect()
     }
 
-    /// Judges a partition and keeps the decision with the work that it asks for.
+    /// Judges a partition, and keeps the decision with the work that it asks for.
     /// `None` when it has no files any more.
     pub fn judge(&mut self, key: &PartitionKey, paused: bool, now_ms: i64, limits: &BudgetLimits) -> Option<Arc<Explained>> {
-        let Some(traits) = traits::traits(&self.state, key, &self.policy.cost, now_ms) else {
-            self.close(key);
+        self.judged = true;
+        let mut scope = self.scopes.remove(key).unwrap_or_default();
+        let Some(explained) = self.explain(key, &scope, paused, now_ms).map(Arc::new) else {
+            self.close(key, &scope);
             return None;
         };
-        let scope = self.scopes.entry(key.clone()).or_default();
-        let memory = scope.memory_at(now_ms);
+        scope.candidate = candidate(&explained.decision, &self.policy, limits);
+        if scope.candidate.is_none() {
+            (scope.score, scope.waits_for) = (0.0, String::new());
+        }
+        scope.decision = None;
+        // of a partition about which nothing else is known the decision is made again when it is asked for
+        if scope != ScopePage::default() || self.eligible_again(&explained.decision).is_some() {
+            scope.decision = Some(Arc::clone(&explained));
+            self.scopes.insert(key.clone(), scope);
+        }
+        Some(explained)
+    }
+
+    /// The decision on a partition as everything stands.
+    fn explain(&self, key: &PartitionKey, scope: &ScopePage, paused: bool, now_ms: i64) -> Option<Explained> {
+        let traits = traits::traits(&self.state, key, &self.policy.cost, now_ms)?;
         let refusals: Vec<Refused> = self.refused.iter().chain(&self.disproved).chain(&scope.refused).cloned().collect();
         let mut decision = decide::judge(&Case {
             now_ms,
@@ -228,25 +247,17 @@ impl Page {
             in_flight: scope.in_flight || scope.awaits.is_some(),
             scope: key,
             traits: &traits,
-            memory: &memory,
+            memory: &scope.memory_at(now_ms),
         });
         decision.checks.extend(self.warnings.iter().map(warned));
-        scope.candidate = candidate(&decision, &self.policy, limits);
-        if scope.candidate.is_none() {
-            (scope.score, scope.waits_for) = (0.0, String::new());
-        }
-        let label = label(key, self.specs.get(&key.spec_id).map(Arc::as_ref));
-        let explained = Arc::new(Explained { label, decision });
-        scope.decision = Some(Arc::clone(&explained));
-        Some(explained)
+        Some(Explained { label: label(key, self.spec(key)), decision })
     }
 
     /// A partition has no files any more.
-    fn close(&mut self, key: &PartitionKey) {
+    fn close(&mut self, key: &PartitionKey, scope: &ScopePage) {
         self.awaiting.remove(key);
-        match self.scopes.get_mut(key) {
-            Some(scope) if scope.in_flight => *scope = ScopePage { in_flight: true, ..ScopePage::default() },
-            _ => drop(self.scopes.remove(key)),
+        if scope.in_flight {
+            self.scopes.insert(key.clone(), ScopePage { in_flight: true, ..ScopePage::default() });
         }
     }
 
@@ -332,9 +343,11 @@ impl Page {
         self.specs.get(&key.spec_id).map(Arc::as_ref)
     }
 
-    /// The last decision on each partition, ascending by key.
-    pub fn decisions(&self) -> impl Iterator<Item = &Arc<Explained>> {
-        self.scopes.values().filter_map(|s| s.decision.as_ref())
+    /// The last decision on a partition.
+    pub fn decision(&self, key: &PartitionKey, paused: bool, now_ms: i64) -> Option<Arc<Explained>> {
+        let blank = ScopePage::default();
+        let scope = self.scopes.get(key).unwrap_or(&blank);
+        scope.decision.clone().or_else(|| self.explain(key, scope, paused, now_ms).map(Arc::new))
     }
 
     /// The work that a partition waits for.
@@ -371,8 +384,19 @@ impl Page {
         }
     }
 
+    /// When a decision that only time holds up is due again.
+    pub fn eligible_again(&self, decision: &Decision) -> Option<i64> {
+        match &decision.verdict {
+            Verdict::Not { reason: Reason::TooNew { until_ms } | Reason::CoolingDown { until_ms } | Reason::QuietWindow { until_ms } } => {
+                Some(*until_ms)
+            }
+            Verdict::Not { reason: Reason::InFlight } => self.gives_up_at(&decision.scope),
+            _ => None,
+        }
+    }
+
     /// When a partition no longer waits for a look.
-    pub fn gives_up_at(&self, key: &PartitionKey) -> Option<i64> {
+    fn gives_up_at(&self, key: &PartitionKey) -> Option<i64> {
         self.scopes.get(key)?.awaits.map(|awaits| awaits.since_ms.saturating_add(AWAIT_MS))
     }
 
