@@ -54,12 +54,13 @@ impl Loop {
         let Some(page) = book.page_mut(name, ident) else { return };
         page.restored = true;
         let first = !page.judged;
+        let global = page.state.layout.global_deletes().files > 0;
         for (scope, memory) in memories {
             if page.state.layout.partition(&scope).is_none() || page.memory(&scope) != ScopeMemory::default() {
                 continue;
             }
             // deletes that came meanwhile may apply where none did
-            let same = first && absorbed.how == How::Unchanged || first && !absorbed.touched.contains(&scope);
+            let same = first && !absorbed.touched.contains(&scope) && !(global && absorbed.how != How::Unchanged);
             page.remember(&scope, if same { memory } else { memory.after_new_delete() });
         }
     }
