@@ -1,5 +1,6 @@
 //! Events may be lost, doubled, shuffled and invented: after one poll all is right.
 
+use afterwrite::model::decision::Reason;
 use afterwrite::observe::inbox::Limits;
 use afterwrite::serve::backend::Backend;
 
@@ -151,4 +152,25 @@ async fn the_catalog_is_asked_no_more_than_the_work_needs() {
     // a look, a plan, the dequeue, the commit, and the look at our own commit
     assert_eq!(process.seen.loads() - before, 5);
     process.stop().await;
+}
+
+#[tokio::test]
+async fn nothing_is_decided_about_a_partition_before_its_own_rewrite_was_seen() {
+    let world = World::new("[defaults]\nact = true\ntarget_file_size = \"1MiB\"\ncooldown = \"0s\"\n");
+    let table = world.table(Table::plain(), "t").await;
+    append_small(&table, 0, 9, 0).await;
+    let process = world.idle().await;
+    process.ooda.look(&table.name, "main", &[]).await.unwrap();
+    process.ooda.round().await;
+    process.until("the work", async || data_files(&table).await == 1 && process.ooda.health().jobs == 0).await;
+    // when rounds are made before the look at our own commit
+    let loads = process.seen.loads();
+    for _ in 0..3 {
+        process.ooda.round().await;
+        process.clock_passes(100);
+    }
+    assert_eq!((process.reason(&table).await, process.seen.loads() - loads), (Reason::InFlight, 0));
+    // then that look frees it
+    process.ooda.look(&table.name, "main", &[]).await.unwrap();
+    assert_eq!(process.reason(&table).await, Reason::Healthy);
 }
