@@ -4,9 +4,9 @@
 
 mod architecture;
 mod catalog;
-mod demo;
 mod command;
 mod crash;
+mod demo;
 #[allow(dead_code)]
 mod fixture;
 mod flow;
@@ -30,3 +30,4 @@ mod rewrite {
     pub mod support;
 }
 mod serve;
+mod whole;
