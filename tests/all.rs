@@ -30,3 +30,4 @@ mod rewrite {
     pub mod support;
 }
 mod serve;
+mod whole;
