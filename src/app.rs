@@ -94,6 +94,18 @@ impl App {
         Ok(())
     }
 
+    /// Closes what dead processes left open, before a command acts. Work of living
+    /// ones is left alone.
+    ///
+    /// # Errors
+    /// When the journal cannot be used.
+    pub async fn recover(&self) -> act::journal::Result<act::Recovered> {
+        let act = self.act(Role::Command, self.journal().await?).await?;
+        let recovered = act.recover().await;
+        act.leave().await?;
+        recovered
+    }
+
     /// Starts the sidecar: closes what a crash left open, then listens and loops.
     ///
     /// # Errors
@@ -121,7 +133,14 @@ impl App {
         let recovered = act.recover().await?;
         tracing::info!(committed = recovered.committed.len(), ended = recovered.ended.len(), open = recovered.open.len(), "journal read");
         ooda.set_open(recovered.open.len());
-        let running = serve::start(Arc::clone(&ooda) as Arc<dyn serve::Backend>, options, metrics).await?;
+        let started = serve::start(Arc::clone(&ooda) as Arc<dyn serve::Backend>, options, metrics).await;
+        let running = match started {
+            Ok(running) => running,
+            Err(error) => {
+                act.leave().await?;
+                return Err(error.into());
+            }
+        };
         let stop = CancellationToken::new();
         let mut sidecar = Sidecar {
             running,

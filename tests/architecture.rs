@@ -13,12 +13,12 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("telemetry", &["model"]),
     ("parquet", &[]),
     ("lake", &["model", "parquet"]),
-    ("observe", &["model", "lake", "telemetry"]),
+    ("observe", &["model", "lake", "telemetry", "proto"]),
     ("orient", &["model", "lake", "telemetry"]),
     ("decide", &["model"]),
     ("act", &["model", "lake", "decide", "telemetry"]),
     ("serve", &["model", "observe", "telemetry", "proto"]),
-    ("cli", &["model", "serve", "proto"]),
+    ("cli", &["model", "serve", "proto", "telemetry"]),
 ];
 
 /// Where a crate may be named: path prefixes below `src`.

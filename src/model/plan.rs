@@ -115,7 +115,9 @@ impl Plan {
     ///   that were planned;
     /// * the deletes that apply to each input are exactly those planned: one
     ///   more would be undone by the rewrite, one fewer (a rollback) would stay
-    ///   applied for ever.
+    ///   applied for ever. Equality deletes newer than the planned snapshot are
+    ///   the exception: outputs carry that snapshot's sequence number, so such a
+    ///   delete reaches them as it reaches the inputs.
     ///
     /// Appends to the partition do not make a plan stale.
     pub fn check(&self, now: &ScopeFiles) -> Result<(), Conflict> {
@@ -124,7 +126,7 @@ impl Plan {
         for input in &self.inputs {
             let live = now.files.binary_search_by(|f| f.path.cmp(&input.path)).ok().and_then(|i| now.files.get(i));
             match live {
-                Some(live) if live == input => {}
+                Some(live) if live == input || self.only_newer_equality_deletes(input, live, now) => {}
                 Some(live) if (live.bytes, live.records, live.data_sequence) == (input.bytes, input.records, input.data_sequence) => {
                     changed.push(input.path.to_string());
                 }
@@ -140,6 +142,18 @@ impl Plan {
             return Err(Conflict::DeletesChanged { files: changed });
         }
         Ok(())
+    }
+
+    /// Whether the file is as planned but for equality deletes that reach the
+    /// outputs too.
+    fn only_newer_equality_deletes(&self, input: &LiveFile, live: &LiveFile, now: &ScopeFiles) -> bool {
+        let reaches_outputs = |key: &FileKey| {
+            let newer = |d: &LiveDelete| d.content == Content::EqualityDeletes && d.data_sequence > self.sequence_number;
+            now.deletes.get(key).is_some_and(newer)
+        };
+        let (added, kept): (Vec<_>, Vec<_>) = live.deletes.iter().cloned().partition(|key| input.deletes.binary_search(key).is_err());
+        let as_planned = LiveFile { deletes: kept, ..live.clone() };
+        as_planned == *input && added.iter().all(reaches_outputs)
     }
 }
 
@@ -170,3 +184,94 @@ pub struct AttemptId(pub String);
 pub const ATTEMPT_KEY: &str = "afterwrite.attempt-id";
 /// The snapshot summary key that holds the instance id.
 pub const INSTANCE_KEY: &str = "afterwrite.instance-id";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    fn key(path: &str) -> FileKey {
+        FileKey { path: path.into(), offset: None }
+    }
+
+    fn file(path: &str, deletes: &[&str]) -> LiveFile {
+        let deletes = deletes.iter().map(|d| key(d)).collect();
+        LiveFile { path: path.into(), bytes: 10, records: 3, data_sequence: 2, sort_order_id: None, deletes }
+    }
+
+    fn delete(path: &str, content: Content, data_sequence: i64) -> (FileKey, LiveDelete) {
+        (key(path), LiveDelete { key: key(path), content, bytes: 1, records: 1, data_sequence })
+    }
+
+    /// Planned at sequence number 5 over file `f`, to which `d5` applies.
+    fn plan() -> Plan {
+        Plan {
+            table: TableIdent::iceberg(Uuid::from_u128(1)),
+            name: TableName::new("lake", "db", "t"),
+            reference: "main".into(),
+            snapshot_id: 50,
+            sequence_number: 5,
+            scope: PartitionKey::unpartitioned(0),
+            reason: "request".into(),
+            inputs: vec![file("f", &["d5"])],
+            deletes: vec![delete("d5", Content::EqualityDeletes, 5).1],
+            target_file_size: 100,
+            bound: Bound { gb_hours: 1.0, millis: 1, memory: 1 },
+        }
+    }
+
+    fn now(files: Vec<LiveFile>, deletes: &[(FileKey, LiveDelete)]) -> ScopeFiles {
+        ScopeFiles {
+            snapshot_id: 60,
+            sequence_number: 6,
+            scope: PartitionKey::unpartitioned(0),
+            files,
+            deletes: deletes.iter().cloned().collect(),
+        }
+    }
+
+    fn changed() -> Result<(), Conflict> {
+        Err(Conflict::DeletesChanged { files: vec!["f".into()] })
+    }
+
+    #[test]
+    fn appends_leave_a_plan_good() {
+        let d5 = delete("d5", Content::EqualityDeletes, 5);
+        assert_eq!(plan().check(&now(vec![file("e", &[]), file("f", &["d5"])], &[d5])), Ok(()));
+    }
+
+    #[test]
+    fn a_newer_equality_delete_reaches_the_outputs_and_leaves_a_plan_good() {
+        let deletes = [delete("d5", Content::EqualityDeletes, 5), delete("d6", Content::EqualityDeletes, 6)];
+        assert_eq!(plan().check(&now(vec![file("f", &["d5", "d6"])], &deletes)), Ok(()));
+    }
+
+    #[test]
+    fn an_equality_delete_that_would_not_reach_the_outputs_is_a_conflict() {
+        let deletes = [delete("d5", Content::EqualityDeletes, 5), delete("d6", Content::EqualityDeletes, 5)];
+        assert_eq!(plan().check(&now(vec![file("f", &["d5", "d6"])], &deletes)), changed());
+    }
+
+    #[test]
+    fn a_newer_position_delete_or_vector_is_a_conflict() {
+        for content in [Content::PositionDeletes, Content::DeletionVector] {
+            let deletes = [delete("d5", Content::EqualityDeletes, 5), delete("d6", content, 6)];
+            assert_eq!(plan().check(&now(vec![file("f", &["d5", "d6"])], &deletes)), changed());
+        }
+    }
+
+    #[test]
+    fn a_delete_taken_back_is_a_conflict_even_beside_a_newer_one() {
+        assert_eq!(plan().check(&now(vec![file("f", &[])], &[])), changed());
+        let d6 = delete("d6", Content::EqualityDeletes, 6);
+        assert_eq!(plan().check(&now(vec![file("f", &["d6"])], &[d6])), changed());
+    }
+
+    #[test]
+    fn a_file_that_is_gone_or_another_is_gone() {
+        let gone = Err(Conflict::InputGone { files: vec!["f".into()] });
+        assert_eq!(plan().check(&now(vec![], &[])), gone);
+        let other = LiveFile { records: 4, ..file("f", &["d5"]) };
+        assert_eq!(plan().check(&now(vec![other], &[delete("d5", Content::EqualityDeletes, 5)])), gone);
+    }
+}

@@ -130,7 +130,7 @@ impl Default for Policy {
             quiet_window_ms: 0,
             cooldown_ms: 60_000,
             gain_weight: 0.7,
-            cost: CostModel { executor_memory_gb: 1.0, rewrite_bytes_per_hour: 200.0 * 3600.0 * 1e6, startup_gbhr: 0.001 },
+            cost: CostModel { executor_memory_gb: 1.0, rewrite_bytes_per_hour: 50.0 * 3600.0 * 1e6, startup_gbhr: 0.001 },
             max_job_bytes: 16 << 30,
             max_job_ms: 3_600_000,
             memory_limit: 512 << 20,

@@ -51,7 +51,7 @@ class Lab:
         assert set(after.values()) == set(before.values()), f"before {before}, after {after}, by {results}"
         assert self.spark.digest(table, head) == before["spark"], "the past changed"
         for snapshot in self.spark.snapshots(table):
-            if snapshot["snapshot_id"] in [r["snapshot_id"] for r in done]:
+            if str(snapshot["snapshot_id"]) in [r["snapshot_id"] for r in done]:
                 assert snapshot["operation"] == "replace"
         return results
 

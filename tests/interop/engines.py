@@ -99,7 +99,7 @@ class Spark:
         self.session.sparkContext.setLogLevel("ERROR")
         self.homes = {}
 
-    def open(self, home, uri=None, **properties):
+    def open(self, home, uri=None):
         """The name under which Spark knows the home's catalog; its rows carry the same name."""
         key = (str(home.folder), uri)
         if key not in self.homes:
@@ -116,7 +116,6 @@ class Spark:
                 ".jdbc.init-catalog-tables": "true",
                 ".clients": "1",
                 ".cache-enabled": "false",
-                **{"." + k.replace("_", "-"): v for k, v in properties.items()},
             }
             for name, value in settings.items():
                 session.conf.set(f"spark.sql.catalog.{home.name}{name}", value)
@@ -174,6 +173,7 @@ def _has_map(kind):
 DUCK = r"""
 import sys, json, glob, importlib.util, duckdb, rows
 con = duckdb.connect()
+con.execute("SET enable_progress_bar = false")
 for name in ("icu", "avro", "httpfs", "iceberg"):
     spec = importlib.util.find_spec("duckdb_extension_" + name)
     con.execute("LOAD '%s'" % glob.glob(list(spec.submodule_search_locations)[0] + "/extensions/*/" + name + ".duckdb_extension")[0])

@@ -24,7 +24,7 @@ def postgres():
 
 def test_one_postgresql_catalog_for_spark_pyiceberg_and_afterwrite(postgres, spark_jvm, scratch):
     home = engines.Home(scratch / "postgres", uri=postgres.geturl())
-    spark = spark_jvm.open(home, uri=f"jdbc:postgresql://{postgres.hostname}:{postgres.port}/interop", jdbc_user=postgres.username)
+    spark = spark_jvm.open(home, uri=f"jdbc:postgresql://{postgres.hostname}:{postgres.port}/interop?user={postgres.username}")
     pyiceberg = engines.PyIceberg(home, uri=postgres._replace(scheme="postgresql+psycopg2").geturl())
     spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.db")
     spark.sql("CREATE TABLE lake.db.t (id BIGINT, v STRING) USING iceberg TBLPROPERTIES ('format-version'='2')")

@@ -21,7 +21,6 @@ use super::job::{Job, Made};
 use super::sink::Sink;
 use crate::lake::iceberg::properties::{CREATED_BY, schema_note};
 use crate::lake::{Error, Result};
-use crate::model::refusal::{Refusal, Refused};
 use crate::parquet::tap::Tap;
 
 /// Most row groups that a Parquet file can number.
@@ -79,7 +78,7 @@ impl Copy<'_> {
             .build();
         let schema = first.input.footer.file_metadata().schema_descr().root_schema_ptr();
         let path = sink.path().to_owned();
-        let failed = |e| broken(&path, e);
+        let failed = |e| Error::Setup(format!("{path} could not be written: {e}"));
         let mut writer = SerializedFileWriter::new(sink.tap(), schema, Arc::new(properties)).map_err(failed)?;
         for group in groups {
             self.job.control.check()?;
@@ -95,7 +94,7 @@ impl Copy<'_> {
 
     async fn group(&mut self, group: Group<'_>, writer: &mut SerializedFileWriter<Tap>, sink: &mut Sink<'_>) -> Result<()> {
         let path = &group.input.path;
-        let failed = |e| broken(path, e);
+        let failed = |e: ParquetError| Error::damaged(path, format!("a row group cannot be copied: {e}"));
         let ranges = group.meta.columns().iter().map(|chunk| range(path, chunk)).collect::<Result<Vec<_>>>()?;
         let whole = span(&ranges).filter(|span| span.end - span.start <= ONE_READ);
         let mut window = match whole {
@@ -189,10 +188,6 @@ fn range(path: &str, chunk: &ColumnChunkMetaData) -> Result<Range<u64>> {
 
 fn span(ranges: &[Range<u64>]) -> Option<Range<u64>> {
     Some(ranges.iter().map(|r| r.start).min()?..ranges.iter().map(|r| r.end).max()?)
-}
-
-fn broken(path: &str, error: ParquetError) -> Error {
-    Refused::new(Refusal::ParquetFeature, format!("{path}: {error}")).into()
 }
 
 /// Bytes of a file from a position on.
