@@ -79,19 +79,11 @@ impl App {
         let kill = KillSwitch::from_variable(std::env::var(KillSwitch::VARIABLE).ok().as_deref())
             .map_err(|why| act::journal::Error::Unavailable { path: KillSwitch::VARIABLE.into(), why })?;
         let format: Arc<dyn Format> = Arc::clone(&self.lake) as Arc<dyn Format>;
+        if let Some(wanted) = &self.settings.instance {
+            journal.instance(wanted).await?;
+        }
         let ports = act::Ports { format, journal, clock: Arc::clone(&self.clock), chance: Arc::clone(&self.chance) };
         Act::start(ports, role, act::Settings::default(), kill).await
-    }
-
-    /// The instance that the settings name becomes the journal's, which keeps it.
-    async fn settle_instance(&self, journal: &dyn Journal) -> anyhow::Result<()> {
-        let Some(wanted) = &self.settings.instance else { return Ok(()) };
-        let kept = journal.instance(wanted).await?;
-        anyhow::ensure!(
-            kept == *wanted,
-            "instance: the journal is that of instance `{kept}`, not of `{wanted}`: leave the key out, or give another journal"
-        );
-        Ok(())
     }
 
     /// Closes what dead processes left open, before a command acts. Work of living
@@ -104,6 +96,17 @@ impl App {
         let recovered = act.recover().await;
         act.leave().await?;
         recovered
+    }
+
+    /// Errs when the journal is that of another instance than the settings name.
+    async fn settle_instance(&self, journal: &dyn Journal) -> anyhow::Result<()> {
+        let Some(wanted) = &self.settings.instance else { return Ok(()) };
+        let kept = journal.instance(wanted).await?;
+        anyhow::ensure!(
+            kept == *wanted,
+            "instance: the journal is that of instance `{kept}`, not of `{wanted}`: leave the key out, or give another journal"
+        );
+        Ok(())
     }
 
     /// Starts the sidecar: closes what a crash left open, then listens and loops.
