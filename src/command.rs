@@ -103,6 +103,7 @@ fn exit_of(error: &lake::Error) -> Exit {
 fn told(error: &lake::Error) -> String {
     match error {
         lake::Error::Unreachable { what, source } => format!("{what}: {source:#}"),
+        lake::Error::Refused(refused) => format!("{refused}; {}", refused.refusal.advice()),
         other => other.to_string(),
     }
 }

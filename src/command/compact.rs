@@ -30,6 +30,13 @@ struct Scoped {
     found: Found,
 }
 
+impl Scoped {
+    /// The whole table, refused.
+    fn whole(refused: &Refused) -> Self {
+        Self { scope: PartitionKey::unpartitioned(0), label: "all".into(), found: Found::Refused(refused.clone()) }
+    }
+}
+
 enum Found {
     Plans(Vec<Plan>),
     Nothing,
@@ -133,11 +140,13 @@ async fn scopes(app: &App, table: &dyn Table, policy: &Policy, filter: Option<&s
     let view = table.view();
     // a table that is refused as a whole is not read: what it holds may not be readable
     if let Some(refused) = view.refused.first() {
-        let scope = PartitionKey::unpartitioned(0);
-        return Ok(vec![Scoped { label: "all".into(), scope, found: Found::Refused(refused.clone()) }]);
+        return Ok(vec![Scoped::whole(refused)]);
     }
     let named = |key: &PartitionKey| label(key, view.specs.get(&key.spec_id).map(Arc::as_ref));
-    let layout = recompute(table, policy.scale).await?;
+    let layout = match recompute(table, policy.scale).await {
+        Err(lake::Error::Refused(refused)) => return Ok(vec![Scoped::whole(&refused)]),
+        layout => layout?,
+    };
     let wanted = layout.partitions().iter().filter(|(_, partition)| partition.data.files > 0).map(|(key, _)| key.clone());
     let keys: Vec<PartitionKey> = wanted.filter(|key| filter.is_none_or(|f| names(f, key, &named(key)))).collect();
     if let (Some(filter), true) = (filter, keys.is_empty()) {

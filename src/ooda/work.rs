@@ -241,7 +241,8 @@ impl Loop {
         tracing::error!(table = %name, %scope, %error, "a proof failed: nothing was committed, and the table is left alone from here on");
         let mut all = std::collections::BTreeSet::new();
         self.with_page(begun, |page| {
-            page.disproved = Some(Refused::new(Refusal::Damaged, format!("a rewrite was disproved: {error}")));
+            page.disproved =
+                Some(Refused::new(Refusal::Damaged, format!("a rewrite was disproved and not committed, please report it: {error}")));
             all = page.partitions();
         });
         self.judge(name, all);

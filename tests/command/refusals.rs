@@ -57,8 +57,8 @@ impl Case {
     }
 }
 
-async fn case(refusal: Refusal) -> Case {
-    match refusal {
+async fn case(refusal: Refusal) -> Option<Case> {
+    let case = match refusal {
         Refusal::FormatVersion => Case::new("", Spec::v3, "format version 3").await,
         Refusal::Encrypted => Case::with_files(|s| s.property("encryption.key-id", "k"), "encryption").await,
         Refusal::FileFormat => {
@@ -69,17 +69,8 @@ async fn case(refusal: Refusal) -> Case {
             .await;
             case
         }
-        Refusal::DeletionVector => {
-            let case = Case::with_files(|s| s, "x.puffin").await;
-            let data = case.table.append([row(3, "c", 7)]).await;
-            let vector = case.described("x.puffin", |b| {
-                b.file_format(DataFileFormat::Puffin)
-                    .content(DataContentType::PositionDeletes)
-                    .referenced_data_file(Some(data.path.clone()));
-            });
-            case.table.change().add_delete(vector).commit().await;
-            case
-        }
+        // tables of format 3 alone have vectors, and are refused as a whole
+        Refusal::DeletionVector => return None,
         Refusal::NoFieldIds => without_ids().await,
         Refusal::ColumnType => {
             let columns =
@@ -135,7 +126,8 @@ async fn case(refusal: Refusal) -> Case {
             }
             case
         }
-    }
+    };
+    Some(case)
 }
 
 /// Two files whose columns have names and no ids, as migrated tables have them.
@@ -160,23 +152,26 @@ async fn without_ids() -> Case {
 
 #[tokio::test]
 async fn every_refusal_reaches_the_user_of_compact_with_what_to_do() {
+    let mut wrong = vec![];
     for &refusal in Refusal::ALL {
-        let case = case(refusal).await;
+        let Some(case) = case(refusal).await else { continue };
         let (before, head) = (case.place.files(), case.table.load().await.view().head);
         let ended = case.place.run(&[&["compact", NAME, "--json"], &case.arguments[..]].concat()).await;
-        assert_eq!(ended.code, Some(3), "{refusal}: {ended:?}");
-        let line = ended.lines().remove(0);
-        assert_eq!((&line["result"], &line["refusal"]), (&json!("refused"), &json!(refusal.code())), "{line}");
-        let detail = line["detail"].as_str().unwrap();
-        assert!(detail.contains(case.found) && detail.ends_with(&format!("; {}", refusal.advice())), "{refusal}: {detail}");
+        let line = ended.lines().into_iter().next().unwrap_or_default();
+        let detail = line["detail"].as_str().unwrap_or_default();
+        let named = ended.code == Some(3) && line["result"] == "refused" && line["refusal"] == refusal.code();
+        if !named || !detail.contains(case.found) || !detail.ends_with(&format!("; {}", refusal.advice())) {
+            wrong.push(format!("{refusal}: {ended:?}"));
+        }
         assert_eq!((case.place.files(), case.table.load().await.view().head), (before, head), "{refusal}: something was changed");
         case.place.assert_settled().await;
     }
+    assert_eq!(wrong, Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn a_refused_partition_does_not_hold_up_the_others() {
-    let case = case(Refusal::Damaged).await;
+    let case = case(Refusal::Damaged).await.unwrap();
     case.table.append([row(4, "d", 8)]).await;
     case.table.append([row(5, "e", 8)]).await;
     let ended = case.place.run(&["compact", NAME, "--json"]).await.expect(3);
@@ -187,7 +182,7 @@ async fn a_refused_partition_does_not_hold_up_the_others() {
 
 #[tokio::test]
 async fn a_table_of_a_newer_format_is_shown_and_refused() {
-    let case = case(Refusal::FormatVersion).await;
+    let case = case(Refusal::FormatVersion).await.unwrap();
     let shown = case.place.run(&["inspect", NAME, "--json"]).await.expect(3);
     assert_eq!(shown.lines()[0]["refused"][0]["refusal"], "format-version");
     assert_eq!(case.place.run(&["plan", NAME, "--json"]).await.expect(3).each("verdict"), ["refused"]);

@@ -1,6 +1,7 @@
 //! Settings, completions, and files that are not what they should be.
 
 use serde_json::json;
+use sqlx::{Connection, SqliteConnection};
 
 use super::{NAME, keys, small};
 use crate::fixture::process::{Place, bare, finish};
@@ -69,20 +70,17 @@ async fn completions_are_a_script_of_the_shell() {
 async fn the_file_of_another_program_is_no_journal_and_is_left_as_it_is() {
     let place = Place::new("");
     small(&place).await;
-    for (number, content) in
-        [b"not a database at all, but long enough to have a header of one hundred bytes and more, so it is read".to_vec(), {
-            // a database of another program: the catalog
-            std::fs::read(place.path().join("catalog.db")).unwrap()
-        }]
-        .into_iter()
-        .enumerate()
-    {
-        let journal = place.path().join("journal.db");
+    let journal = place.path().join("journal.db");
+    let mut other = SqliteConnection::connect(&format!("sqlite://{}?mode=rwc", journal.display())).await.unwrap();
+    sqlx::raw_sql("CREATE TABLE bookmarks (url TEXT)").execute(&mut other).await.unwrap();
+    other.close().await.unwrap();
+    // a file shorter than a page is an empty one to SQLite
+    for content in [std::fs::read(&journal).unwrap(), b"[notes]\nof = \"somebody\"\n".to_vec()] {
         std::fs::write(&journal, &content).unwrap();
         for command in [&["jobs"][..], &["compact", NAME], &["serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]] {
             let ended = place.run(command).await.expect(64);
             let expected = format!("error: {} is a database of another program, not a journal: give another path\n", journal.display());
-            assert!(ended.err.ends_with(&expected), "{number}: {}", ended.err);
+            assert!(ended.err.ends_with(&expected), "{}", ended.err);
         }
         assert_eq!(std::fs::read(&journal).unwrap(), content);
     }

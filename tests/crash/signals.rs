@@ -12,7 +12,7 @@ use iceberg::TableRequirement;
 use iceberg::spec::Operation;
 
 use super::world::NAME;
-use crate::fixture::process::{Place, local};
+use crate::fixture::process::{Place, Serving, local};
 use crate::fixture::{Table, Watch, row};
 
 const EAGER: &str = r#"
@@ -87,6 +87,19 @@ impl Writer {
     }
 }
 
+/// Waits for a rewrite after so many: how many there are.
+async fn rewritten_since(table: &Table, seen: usize, serving: &Serving) -> usize {
+    for _ in 0..1_200 {
+        let metadata = table.load().await.loaded.metadata;
+        let rewrites = metadata.snapshots().filter(|s| s.summary().operation == Operation::Replace).count();
+        if rewrites > seen {
+            return rewrites;
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    panic!("nothing was rewritten in half a minute: {}", serving.said());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn serve_killed_again_and_again_under_a_stream_loses_and_leaves_nothing() {
     let place = Place::new(EAGER);
@@ -100,22 +113,23 @@ async fn serve_killed_again_and_again_under_a_stream_loses_and_leaves_nothing() 
         async move {
             while !stop.load(Ordering::Relaxed) {
                 writer.commit().await;
-                tokio::time::sleep(Duration::from_millis(60)).await;
+                tokio::time::sleep(Duration::from_millis(400)).await;
             }
             writer
         }
     });
-    for _ in 0..8 {
+    let mut seen = 0;
+    for round in 0..8 {
         let serving = place.serve().await;
-        tokio::time::sleep(Duration::from_millis(200 + SystemChance.next() % 1_300)).await;
+        if round % 2 == 0 {
+            seen = rewritten_since(&table, seen, &serving).await;
+        }
+        tokio::time::sleep(Duration::from_millis(SystemChance.next() % 1_000)).await;
         serving.kill();
     }
     stop.store(true, Ordering::Relaxed);
     let writer = writing.await.unwrap();
     assert_eq!(table.rows().await, writer.expected());
-    let rewrites =
-        |metadata: &iceberg::spec::TableMetadata| metadata.snapshots().filter(|s| s.summary().operation == Operation::Replace).count();
-    assert!(rewrites(&table.load().await.loaded.metadata) > 0, "nothing was rewritten between two kills");
 
     // the one that follows at rest, and is asked to end
     let serving = place.serve().await;
