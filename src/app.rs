@@ -79,6 +79,9 @@ impl App {
         let kill = KillSwitch::from_variable(std::env::var(KillSwitch::VARIABLE).ok().as_deref())
             .map_err(|why| act::journal::Error::Unavailable { path: KillSwitch::VARIABLE.into(), why })?;
         let format: Arc<dyn Format> = Arc::clone(&self.lake) as Arc<dyn Format>;
+        if let Some(wanted) = &self.settings.instance {
+            journal.instance(wanted).await?;
+        }
         let ports = act::Ports { format, journal, clock: Arc::clone(&self.clock), chance: Arc::clone(&self.chance) };
         Act::start(ports, role, act::Settings::default(), kill).await
     }
@@ -95,7 +98,7 @@ impl App {
         recovered
     }
 
-    /// The instance that the settings name becomes the journal's, which keeps it.
+    /// Errs when the journal is that of another instance than the settings name.
     async fn settle_instance(&self, journal: &dyn Journal) -> anyhow::Result<()> {
         let Some(wanted) = &self.settings.instance else { return Ok(()) };
         let kept = journal.instance(wanted).await?;

@@ -106,6 +106,8 @@ impl Loop {
     /// Runs until the inbox is closed; then waits for the jobs under way. No job
     /// begins any more from then on.
     pub async fn run(self: &Arc<Self>) {
+        // what is paused is known before anything is judged
+        self.read_pauses().await;
         let lookers: Vec<_> = (0..LOOKERS).map(|_| tokio::spawn(Arc::clone(self).look_on())).collect();
         let rounds = tokio::spawn(Arc::clone(self).round_on());
         for looker in lookers {
@@ -228,17 +230,26 @@ impl Loop {
     /// Judges again what time has made eligible, then starts what the budget
     /// holds, best first. At most one round runs at a time.
     pub async fn round(self: &Arc<Self>) {
-        let mut due: Vec<BTreeMap<TableName, BTreeSet<PartitionKey>>> = Vec::new();
-        match self.parts.act.journal().pauses().await {
-            Ok(pauses) => due.push(self.book().set_pauses(pauses)),
-            Err(error) => tracing::warn!(%error, "pauses cannot be read"),
+        for (name, scopes) in self.read_pauses().await {
+            self.judge(&name, scopes);
         }
         let now_ms = self.now();
-        due.push(self.book().due(now_ms));
-        for (name, scopes) in due.into_iter().flatten() {
+        let due = self.book().due(now_ms);
+        for (name, scopes) in due {
             self.judge(&name, scopes);
         }
         self.start(now_ms);
+    }
+
+    /// Takes the journal's pauses; gives back the partitions to judge for it.
+    async fn read_pauses(&self) -> BTreeMap<TableName, BTreeSet<PartitionKey>> {
+        match self.parts.act.journal().pauses().await {
+            Ok(pauses) => self.book().set_pauses(pauses),
+            Err(error) => {
+                tracing::warn!(%error, "pauses cannot be read");
+                BTreeMap::new()
+            }
+        }
     }
 
     fn start(self: &Arc<Self>, now_ms: i64) {

@@ -92,10 +92,13 @@ async fn a_pause_holds_within_a_round_and_a_resume_lifts_it() {
     let table = small(&world, Table::plain()).await;
     let ident = table.load().await.view.ident;
     world.journal.pause(&Pause { table: Some(ident), label: "t".into(), at_ms: 0 }).await.unwrap();
+    // even the first look at a table knows of it
     let process = world.start().await;
-    process.rounds().await;
+    let mut watch = process.ooda.watch();
     process.look_at(&table).await;
     assert_eq!((process.reason(&table).await, process.seen.rewrites()), (Reason::Paused, 0));
+    let first = watch.try_recv().unwrap();
+    assert_eq!(first.decision.verdict, afterwrite::model::decision::Verdict::Not { reason: Reason::Paused });
     world.journal.resume(Some(&ident)).await.unwrap();
     process.rounds().await;
     assert_eq!((process.seen.rewrites(), data_files(&table).await), (1, 1));
