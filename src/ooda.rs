@@ -3,7 +3,7 @@
 //! * [`Loop::look`] takes a table in as it stands and judges the partitions that
 //!   changed;
 //! * [`Loop::round`] ranks what waits and starts what the budget allows;
-//! * [`work`](mod@work) carries one partition's work out and remembers what came of it.
+//! * `work` carries one partition's work out and remembers what came of it.
 //!
 //! Events only bring a look forward: whatever is lost, the poller finds.
 
