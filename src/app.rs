@@ -79,8 +79,34 @@ impl App {
         let kill = KillSwitch::from_variable(std::env::var(KillSwitch::VARIABLE).ok().as_deref())
             .map_err(|why| act::journal::Error::Unavailable { path: KillSwitch::VARIABLE.into(), why })?;
         let format: Arc<dyn Format> = Arc::clone(&self.lake) as Arc<dyn Format>;
+        if let Some(wanted) = &self.settings.instance {
+            journal.instance(wanted).await?;
+        }
         let ports = act::Ports { format, journal, clock: Arc::clone(&self.clock), chance: Arc::clone(&self.chance) };
         Act::start(ports, role, act::Settings::default(), kill).await
+    }
+
+    /// Closes what dead processes left open, before a command acts. Work of living
+    /// ones is left alone.
+    ///
+    /// # Errors
+    /// When the journal cannot be used.
+    pub async fn recover(&self) -> act::journal::Result<act::Recovered> {
+        let act = self.act(Role::Command, self.journal().await?).await?;
+        let recovered = act.recover().await;
+        act.leave().await?;
+        recovered
+    }
+
+    /// Errs when the journal is that of another instance than the settings name.
+    async fn settle_instance(&self, journal: &dyn Journal) -> anyhow::Result<()> {
+        let Some(wanted) = &self.settings.instance else { return Ok(()) };
+        let kept = journal.instance(wanted).await?;
+        anyhow::ensure!(
+            kept == *wanted,
+            "instance: the journal is that of instance `{kept}`, not of `{wanted}`: leave the key out, or give another journal"
+        );
+        Ok(())
     }
 
     /// Starts the sidecar: closes what a crash left open, then listens and loops.
@@ -89,6 +115,7 @@ impl App {
     /// When the journal or an address cannot be had.
     pub async fn serve(&self, options: &serve::Options, metrics: PrometheusHandle) -> anyhow::Result<Sidecar> {
         let journal: Arc<dyn Journal> = self.journal().await?;
+        self.settle_instance(journal.as_ref()).await?;
         let act = self.act(Role::Serve, Arc::clone(&journal)).await?;
         let format: Arc<dyn Format> = Arc::clone(&self.lake) as Arc<dyn Format>;
         let give_up_ms = self.settings.poll.max_ms;
@@ -109,10 +136,26 @@ impl App {
         let recovered = act.recover().await?;
         tracing::info!(committed = recovered.committed.len(), ended = recovered.ended.len(), open = recovered.open.len(), "journal read");
         ooda.set_open(recovered.open.len());
-        let running = serve::start(Arc::clone(&ooda) as Arc<dyn serve::Backend>, options, metrics).await?;
+        let started = serve::start(Arc::clone(&ooda) as Arc<dyn serve::Backend>, options, metrics).await;
+        let running = match started {
+            Ok(running) => running,
+            Err(error) => {
+                act.leave().await?;
+                return Err(error.into());
+            }
+        };
         let stop = CancellationToken::new();
-        let mut sidecar =
-            Sidecar { running, ooda: Arc::clone(&ooda), inbox: inbox.clone(), orient, act, stop, tasks: Vec::new(), main: None };
+        let mut sidecar = Sidecar {
+            running,
+            ooda: Arc::clone(&ooda),
+            inbox: inbox.clone(),
+            orient,
+            act,
+            stop,
+            tended: CancellationToken::new(),
+            tasks: Vec::new(),
+            main: None,
+        };
         for catalog in format.catalogs() {
             sidecar.poll(Poller {
                 catalog,
@@ -156,7 +199,10 @@ pub struct Sidecar {
     inbox: Inbox,
     orient: Arc<Orient>,
     act: Arc<Act>,
+    /// Ends the polling.
     stop: CancellationToken,
+    /// Ends what is due again and again, once no job runs any more.
+    tended: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
     main: Option<JoinHandle<()>>,
 }
@@ -205,7 +251,7 @@ impl Sidecar {
                 (Arc::clone(&act), Arc::clone(&orient), Arc::clone(&ooda), inbox.clone(), Arc::clone(&now));
             async move { read_gauges(&act, &orient, &ooda, &inbox, now.now_ms()).await }
         };
-        let (stop, tasks) = (&self.stop, &mut self.tasks);
+        let (stop, tasks) = (&self.tended, &mut self.tasks);
         tasks.push(every(BEAT, "sign of life", stop.clone(), Arc::clone(&clock), beat));
         tasks.push(every(RECOVER, "recovery", stop.clone(), Arc::clone(&clock), recover));
         tasks.push(every(FLUSH, "checkpoint", stop.clone(), Arc::clone(&clock), flush));
@@ -218,18 +264,23 @@ impl Sidecar {
         self.inbox.close();
         self.stop.cancel();
         self.running.drain(PATIENCE).await;
-        if let Some(main) = self.main
-            && tokio::time::timeout(PATIENCE, main).await.is_err()
-        {
-            tracing::warn!("jobs are left to recovery");
-        }
-        for task in self.tasks {
-            let _ = task.await;
+        let drained = match self.main {
+            Some(main) => tokio::time::timeout(PATIENCE, main).await.is_ok(),
+            None => true,
+        };
+        // signs of life are given for as long as jobs may run: a silent process is taken for dead
+        self.tended.cancel();
+        for mut task in self.tasks {
+            if tokio::time::timeout(BEAT, &mut task).await.is_err() {
+                task.abort();
+            }
         }
         if let Err(error) = self.orient.flush().await {
             tracing::warn!(%error, "states are not all saved: the next start reads their manifests again");
         }
-        if let Err(error) = self.act.leave().await {
+        if !drained {
+            tracing::warn!("jobs are left to recovery");
+        } else if let Err(error) = self.act.leave().await {
             tracing::warn!(%error, "the journal shows this process for a while longer");
         }
     }

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use crate::act::journal;
 use crate::app::App;
-use crate::cli::{Cli, Command, Exit, completions, remote, show};
+use crate::cli::{Cli, Command, Exit, completions, human, remote, show};
 use crate::lake::{self, Format, Table};
 use crate::model::ident::TableName;
+use crate::serve as server;
 use crate::settings::{self, Settings};
 
 /// Why a command failed: what to say, and how to exit.
@@ -59,9 +60,26 @@ impl From<journal::Error> for Failure {
     }
 }
 
+impl From<server::Error> for Failure {
+    fn from(error: server::Error) -> Self {
+        let exit = match error {
+            server::Error::Open(_) | server::Error::Pem { .. } | server::Error::Setup(_) => Exit::Settings,
+            server::Error::Bind { .. } => Exit::Failed,
+        };
+        Self::new(exit, error.to_string())
+    }
+}
+
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
-        Self::new(Exit::Failed, format!("{error:#}"))
+        let error = match error.downcast::<journal::Error>() {
+            Ok(error) => return error.into(),
+            Err(error) => error,
+        };
+        match error.downcast::<server::Error>() {
+            Ok(error) => error.into(),
+            Err(error) => Self::new(Exit::Failed, format!("{error:#}")),
+        }
     }
 }
 
@@ -85,6 +103,7 @@ fn exit_of(error: &lake::Error) -> Exit {
 fn told(error: &lake::Error) -> String {
     match error {
         lake::Error::Unreachable { what, source } => format!("{what}: {source:#}"),
+        lake::Error::Refused(refused) => format!("{refused}; {}", refused.refusal.advice()),
         other => other.to_string(),
     }
 }
@@ -106,7 +125,8 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
             Ok(Exit::Done)
         }
         Command::Config(_) => {
-            show::print(&settings()?.summary())?;
+            let settings = settings()?;
+            show::print(&if json { settings.summary_json().to_string() } else { settings.summary() })?;
             Ok(Exit::Done)
         }
         Command::Serve(args) => serve::run(settings()?, args).await,
@@ -127,11 +147,26 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Plan(args) => compact::plan(&App::new(settings()?).await?, args, json).await,
         Command::Compact(args) => compact::run(&App::new(settings()?).await?, args, json).await,
         Command::Jobs(args) => jobs::list(&App::new(settings()?).await?, args, json).await,
-        Command::Cancel(args) => jobs::cancel(&App::new(settings()?).await?, &args.job).await,
+        Command::Cancel(args) => jobs::cancel(&App::new(settings()?).await?, &args.job, json).await,
         Command::Undo(args) => jobs::undo(&App::new(settings()?).await?, &args.job, json).await,
-        Command::Pause(args) => jobs::pause(&App::new(settings()?).await?, args.table.as_ref()).await,
-        Command::Resume(args) => jobs::resume(&App::new(settings()?).await?, args.table.as_ref()).await,
+        Command::Pause(args) => jobs::pause(&App::new(settings()?).await?, args.table.as_ref(), json).await,
+        Command::Resume(args) => jobs::resume(&App::new(settings()?).await?, args.table.as_ref(), json).await,
     }
+}
+
+/// Closes what a crash left open, and says so. Gives back whether a commit may
+/// have landed and cannot be told yet: it can when the table has moved on.
+async fn recover(app: &App) -> Result<bool, Failure> {
+    let recovered = app.recover().await?;
+    let say = |count: usize, what: &str| {
+        if count > 0 {
+            eprintln!("recovered: {} {what}", human::some(count as u64, "job"));
+        }
+    };
+    say(recovered.committed.len(), "of a dead process had landed");
+    say(recovered.ended.len(), "of a dead process had not landed; its files are removed");
+    say(recovered.open.len(), "of a dead process may have landed; nothing of it is removed until the table shows");
+    Ok(!recovered.open.is_empty())
 }
 
 /// A table that must be there.

@@ -1,51 +1,38 @@
 //! `afterwrite`: an optimize-after-write sidecar for lakehouse tables.
 //!
-//! Modules stand in the order of the loop.
+//! Modules stand in the order of the loop:
+//!
+//! * [`model`]: shared words, plain data without IO; [`settings`]: what users ask for;
+//! * [`observe`]: the doors, what is heard of commits;
+//! * [`orient`]: what a commit changed, and the layout traits that follow;
+//! * [`decide`]: what to do, as a pure function;
+//! * [`act`]: doing it, journaled and guarded;
+//! * [`lake`]: ports to tables and the formats behind them, over [`parquet`] at the page level;
+//! * [`ooda`]: the loop that joins the rooms;
+//! * [`serve`], [`proto`], [`telemetry`], [`cli`], [`command`]: how it is spoken to, and how it answers;
+//! * [`app`]: puts the parts together; [`demo`]: shows them at work.
 
-/// Shared words: plain data, no IO.
 pub mod model;
-
-/// What users ask for: files, environment, table properties.
 pub mod settings;
 
-/// The doors: what is heard of commits.
 pub mod observe;
 
-/// What a commit changed, and the layout traits that follow.
 pub mod orient;
 
-/// What to do, as a pure function.
 pub mod decide;
 
-/// Doing it, journaled and guarded.
 pub mod act;
 
-/// Ports to tables, and the formats behind them.
 pub mod lake;
-
-/// Parquet at the page level; knows nothing of tables.
 pub mod parquet;
 
-/// The loop that joins the rooms.
 pub mod ooda;
 
-/// The services: gRPC, metrics, health.
-pub mod serve;
-
-/// The public protocol, generated.
+pub mod cli;
+pub mod command;
 pub mod proto;
-
-/// Every metric and span name, once.
+pub mod serve;
 pub mod telemetry;
 
-/// The command line's words and its output.
-pub mod cli;
-
-/// What each command does.
-pub mod command;
-
-/// Puts the parts together.
 pub mod app;
-
-/// The demo.
 pub mod demo;

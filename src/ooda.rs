@@ -3,39 +3,41 @@
 //! * [`Loop::look`] takes a table in as it stands and judges the partitions that
 //!   changed;
 //! * [`Loop::round`] ranks what waits and starts what the budget allows;
-//! * [`work`](mod@work) carries one partition's work out and remembers what came of it.
+//! * `work` carries one partition's work out and remembers what came of it.
 //!
 //! Events only bring a look forward: whatever is lost, the poller finds.
 
 mod answer;
 mod book;
+mod keep;
 mod work;
 
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio::sync::{Notify, broadcast};
 use tokio_util::task::TaskTracker;
 
 use crate::act::Act;
+use crate::decide;
 use crate::decide::budget::Budget;
-use crate::decide::{self, Case};
 use crate::lake::clock::Clock;
 use crate::lake::{Error, Format, Table};
-use crate::model::decision::{Check, Decision, Reason, Verdict};
-use crate::model::ident::TableName;
+use crate::model::ident::{TableIdent, TableName};
 use crate::model::partition::PartitionKey;
 use crate::model::policy::BudgetLimits;
 use crate::observe::{Inbox, Look, Roster};
-use crate::orient::{Absorbed, How, Orient, traits};
-use crate::serve::backend::{Explained, label};
+use crate::orient::{Absorbed, How, Orient};
+use crate::serve::backend::Explained;
 use crate::settings::{self, Settings};
 use crate::telemetry::{self, Looked};
 
-use book::Book;
 pub use book::Scope;
+use book::{Book, Seen};
 
 /// Looks made side by side.
 const LOOKERS: usize = 4;
@@ -43,6 +45,9 @@ const LOOKERS: usize = 4;
 const WATCH_BUFFER: usize = 1024;
 /// The longest time between two rounds.
 const ROUND: Duration = Duration::from_secs(1);
+/// After a round the next one waits for so many times as long as it took, so
+/// that ranking a long queue leaves most of the time to the work.
+const REST: u32 = 4;
 
 /// The parts that the loop joins.
 pub struct Parts {
@@ -71,8 +76,11 @@ pub struct Loop {
     decisions: broadcast::Sender<Arc<Explained>>,
     changed: Notify,
     jobs: TaskTracker,
+    /// What partitions remember is written in turn, so that the last word stays.
+    saving: tokio::sync::Mutex<()>,
     /// Commits whose outcome is not known yet.
     open: AtomicU64,
+    stopping: AtomicBool,
 }
 
 impl Loop {
@@ -89,18 +97,25 @@ impl Loop {
             decisions,
             changed: Notify::new(),
             jobs: TaskTracker::new(),
+            saving: tokio::sync::Mutex::default(),
             open: AtomicU64::new(0),
+            stopping: AtomicBool::new(false),
         })
     }
 
-    /// Runs until the inbox is closed; then waits for the jobs under way.
+    /// Runs until the inbox is closed; then waits for the jobs under way. No job
+    /// begins any more from then on.
     pub async fn run(self: &Arc<Self>) {
+        // what is paused is known before anything is judged
+        self.read_pauses().await;
         let lookers: Vec<_> = (0..LOOKERS).map(|_| tokio::spawn(Arc::clone(self).look_on())).collect();
         let rounds = tokio::spawn(Arc::clone(self).round_on());
         for looker in lookers {
             let _ = looker.await;
         }
+        self.stopping.store(true, Ordering::SeqCst);
         rounds.abort();
+        let _ = rounds.await;
         self.jobs.close();
         self.jobs.wait().await;
     }
@@ -108,17 +123,23 @@ impl Loop {
     async fn look_on(self: Arc<Self>) {
         while let Some(look) = self.parts.inbox.next().await {
             let began_ms = self.now();
-            let looked = self.look(&look.name, &look.reference, &look.hints).await;
+            // a defect that one table brings out must not stop the looks at the others
+            let looked = AssertUnwindSafe(self.look(&look.name, &look.reference, &look.hints)).catch_unwind().await;
             let seconds = (self.now() - began_ms).max(0) as f64 / 1000.0;
             match looked {
-                Ok((result, unseen)) => {
+                Ok(Ok((result, unseen))) => {
                     telemetry::looked(result, seconds);
                     match unseen.is_empty() {
                         true => self.parts.inbox.done(look),
                         false => self.parts.inbox.unseen(look, &unseen),
                     }
                 }
-                Err(error) => self.fail(look, &error, seconds),
+                Ok(Err(error)) => self.fail(look, &error, seconds),
+                Err(_) => {
+                    telemetry::looked(Looked::Failed, seconds);
+                    tracing::error!(table = %look.name, "a look panicked: a defect; it is made again");
+                    self.parts.inbox.failed(look);
+                }
             }
         }
     }
@@ -138,18 +159,22 @@ impl Loop {
     /// Takes a table in as it stands now and judges what changed. Gives back what
     /// the look led to, and those of `hints` that the table does not have.
     pub async fn look(self: &Arc<Self>, name: &TableName, reference: &str, hints: &[i64]) -> Result<(Looked, Vec<i64>), Error> {
+        let began_ms = self.now();
         let Some(table) = self.parts.format.load(name, reference).await? else {
-            self.forget(name).await;
-            return Ok((Looked::Gone, Vec::new()));
+            let gone = self.book().remove(name);
+            self.forget(gone).await;
+            // a table may be reported before its catalog has it
+            return Ok((Looked::Gone, hints.to_vec()));
         };
         let view = table.view();
-        self.parts.roster.looked(name, &view.metadata_location);
         let (policy, warnings) = settings::resolve(&self.parts.settings, name, &view.properties);
         let absorbed = self.parts.orient.absorb(table.as_ref(), policy.scale, self.now()).await?;
+        self.parts.roster.looked(name, &view.metadata_location);
         self.note(table.as_ref(), &absorbed).await;
-        let scopes = self.book().take_in(view, policy, warnings, &absorbed, self.now());
-        self.restore(name, view.ident).await;
-        self.judge(name, scopes);
+        let taken = self.book().take_in(Seen { view, policy, warnings, absorbed: &absorbed, began_ms });
+        self.forget(taken.replaced).await;
+        self.restore(name, view.ident, &absorbed).await;
+        self.judge(name, taken.scopes);
         self.changed.notify_one();
         let unseen = hints.iter().copied().filter(|id| !view.snapshots.contains_key(id)).collect();
         Ok((looked(&absorbed.how), unseen))
@@ -165,53 +190,23 @@ impl Loop {
         }
     }
 
-    async fn forget(&self, name: &TableName) {
-        let gone = self.book().remove(name);
-        if let Some(ident) = gone {
-            if let Err(error) = self.parts.orient.forget(&ident).await {
-                tracing::warn!(table = %name, %error, "the state of a dropped table stays");
-            }
+    async fn forget(&self, gone: Option<TableIdent>) {
+        let Some(ident) = gone else { return };
+        if let Err(error) = self.parts.orient.forget(&ident).await {
+            tracing::warn!(table = %ident, %error, "the state of a dropped table stays");
         }
+        self.forget_memory(ident).await;
     }
 
     /// Judges partitions of a table as they are known, and keeps every decision.
     fn judge(&self, name: &TableName, scopes: BTreeSet<PartitionKey>) {
         let now_ms = self.now();
         for scope in scopes {
-            let Some(explained) = self.judge_one(name, &scope, now_ms) else { continue };
+            let judged = self.book().judge(name, &scope, now_ms, &self.limits);
+            let Some(explained) = judged else { continue };
             telemetry::decided(&explained.decision.verdict);
-            let _ = self.decisions.send(Arc::new(explained));
+            let _ = self.decisions.send(explained);
         }
-    }
-
-    fn judge_one(&self, name: &TableName, scope: &PartitionKey, now_ms: i64) -> Option<Explained> {
-        let mut book = self.book();
-        let paused = book.pauses().clone();
-        let page = book.page_mut(name)?;
-        let Some(traits) = traits::traits(&page.state, scope, &page.policy.cost, now_ms) else {
-            page.close(scope);
-            return None;
-        };
-        let memory = page.memory(scope);
-        let refusals = page.refusals(scope);
-        let mut decision = decide::judge(&Case {
-            now_ms,
-            table: &page.facts,
-            policy: &page.policy,
-            refusals: &refusals,
-            paused: paused.holds(&page.facts.ident),
-            in_flight: page.in_flight(scope),
-            scope,
-            traits: &traits,
-            memory: &memory,
-        });
-        decision.checks.extend(page.warnings.iter().map(warned));
-        let label = label(scope, page.spec(scope));
-        page.keep(decision.clone(), &self.limits);
-        if let Some(at_ms) = eligible_again(&decision) {
-            book.judge_again(at_ms, name.clone(), scope.clone());
-        }
-        Some(Explained { label, decision })
     }
 
     async fn round_on(self: Arc<Self>) {
@@ -220,18 +215,25 @@ impl Loop {
                 () = self.changed.notified() => {}
                 () = self.parts.clock.sleep(ROUND) => {}
             }
-            self.round().await;
+            let began_ms = self.now();
+            if AssertUnwindSafe(self.round()).catch_unwind().await.is_err() {
+                tracing::error!("a round panicked: a defect; the next one is tried");
+                self.parts.clock.sleep(ROUND).await;
+            }
+            let took = Duration::from_millis(u64::try_from(self.now() - began_ms).unwrap_or(0)).min(ROUND);
+            if !took.is_zero() {
+                self.parts.clock.sleep(took * REST).await;
+            }
         }
     }
 
     /// Judges again what time has made eligible, then starts what the budget
     /// holds, best first. At most one round runs at a time.
     pub async fn round(self: &Arc<Self>) {
-        let now_ms = self.now();
-        match self.parts.act.journal().pauses().await {
-            Ok(pauses) => self.book().set_pauses(pauses),
-            Err(error) => tracing::warn!(%error, "pauses cannot be read"),
+        for (name, scopes) in self.read_pauses().await {
+            self.judge(&name, scopes);
         }
+        let now_ms = self.now();
         let due = self.book().due(now_ms);
         for (name, scopes) in due {
             self.judge(&name, scopes);
@@ -239,9 +241,23 @@ impl Loop {
         self.start(now_ms);
     }
 
+    /// Takes the journal's pauses; gives back the partitions to judge for it.
+    async fn read_pauses(&self) -> BTreeMap<TableName, BTreeSet<PartitionKey>> {
+        match self.parts.act.journal().pauses().await {
+            Ok(pauses) => self.book().set_pauses(pauses),
+            Err(error) => {
+                tracing::warn!(%error, "pauses cannot be read");
+                BTreeMap::new()
+            }
+        }
+    }
+
     fn start(self: &Arc<Self>, now_ms: i64) {
+        if self.stopping.load(Ordering::SeqCst) {
+            return;
+        }
         let pending = self.book().pending();
-        telemetry::candidates(pending.len(), pending.iter().map(|c| c.gain).sum());
+        telemetry::candidates(pending.len(), pending.iter().map(|c| c.gain).fold(0, u64::saturating_add));
         let round = {
             let mut budget = self.budget();
             let round = decide::round::start(decide::round::rank(pending), &mut budget, now_ms);
@@ -251,10 +267,10 @@ impl Loop {
         };
         self.book().set_waits(&round);
         for (ranked, reservation) in round.started {
-            let started = self.book().begin(&ranked.candidate);
-            match started {
-                Some(order) => drop(self.jobs.spawn(Arc::clone(self).carry_out(order, reservation))),
-                None => self.budget().settle(reservation, 0.0, now_ms),
+            let held = work::Held::new(self, reservation);
+            let begun = self.book().begin(&ranked.candidate);
+            if let Some(begun) = begun {
+                drop(self.jobs.spawn(work::carry_out(work::Place::new(self, begun), held)));
             }
         }
     }
@@ -278,13 +294,19 @@ impl Loop {
     /// candidate that may be carried out.
     pub fn is_at_rest(&self) -> bool {
         let depth = self.parts.inbox.depth();
-        depth.pending == 0 && depth.looking == 0 && self.budget().running() == 0 && self.book().pending().is_empty()
+        let now_ms = self.now();
+        let waits = {
+            let mut book = self.book();
+            !book.pending().is_empty() || !book.due(now_ms).is_empty()
+        };
+        depth.pending == 0 && depth.looking == 0 && self.jobs.is_empty() && !waits
     }
 
     fn now(&self) -> i64 {
         self.parts.clock.now_ms()
     }
 
+    /// The book's lock and the budget's are never held together, nor while waiting.
     fn book(&self) -> std::sync::MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -294,25 +316,10 @@ impl Loop {
     }
 }
 
-/// A table property that could not be used, among the checks.
-fn warned(warning: &settings::Warning) -> Check {
-    Check { name: format!("property.{}", warning.property), value: 0.0, threshold: 0.0, passed: false, note: warning.message.clone() }
-}
-
 fn looked(how: &How) -> Looked {
     match how {
         How::Unchanged | How::Stale => Looked::Unchanged,
         How::Incremental { .. } | How::Undone { .. } => Looked::Absorbed,
         How::Rebuilt(_) => Looked::Rebuilt,
-    }
-}
-
-/// When a decision that only time holds up is due again.
-fn eligible_again(decision: &Decision) -> Option<i64> {
-    match &decision.verdict {
-        Verdict::Not { reason: Reason::TooNew { until_ms } | Reason::CoolingDown { until_ms } | Reason::QuietWindow { until_ms } } => {
-            Some(*until_ms)
-        }
-        _ => None,
     }
 }

@@ -4,6 +4,9 @@
 
 mod architecture;
 mod catalog;
+mod command;
+mod crash;
+mod demo;
 #[allow(dead_code)]
 mod fixture;
 mod flow;
@@ -29,3 +32,4 @@ mod rewrite {
     pub mod walker;
 }
 mod serve;
+mod whole;

@@ -210,14 +210,3 @@ fn every_refusal_has_a_test() {
     let members = afterwrite::model::refusal::Refusal::ALL.iter().map(|r| format!("Refusal::{r:?}"));
     assert_eq!(untested(members), Vec::<String>::new());
 }
-
-#[test]
-fn nothing_refers_to_the_machine_it_was_made_on() {
-    let mut paths = Vec::new();
-    files(&root().join("src"), &mut paths);
-    files(&root().join("tests"), &mut paths);
-    for path in paths.iter().filter(|p| !p.ends_with("architecture.rs")) {
-        let text = fs::read_to_string(path).unwrap();
-        assert!(!text.contains("/work/") && !text.contains("/root/"), "{}", path.display());
-    }
-}

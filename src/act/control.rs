@@ -68,6 +68,7 @@ pub(super) struct Stop {
     pub(super) started_ms: i64,
     pub(super) bound_ms: i64,
     cancelled: AtomicBool,
+    rows_read: AtomicU64,
     pub(super) bytes_read: AtomicU64,
     /// The files named so far, with their attempts.
     pub(super) named: Mutex<Vec<(AttemptId, String)>>,
@@ -83,6 +84,7 @@ impl Stop {
             started_ms,
             bound_ms,
             cancelled: AtomicBool::new(false),
+            rows_read: AtomicU64::new(0),
             bytes_read: AtomicU64::new(0),
             named: Mutex::default(),
             hung: AtomicBool::new(false),
@@ -164,7 +166,8 @@ impl Control for Watch<'_> {
     }
 
     fn progress(&self, rows: u64, bytes: u64) {
-        self.stop.bytes_read.fetch_max(bytes, Ordering::Relaxed);
+        let rows = self.stop.rows_read.fetch_add(rows, Ordering::Relaxed).saturating_add(rows);
+        let bytes = self.stop.bytes_read.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         if let Some(watcher) = &self.stop.watcher {
             watcher(Progress { rows, bytes });
         }

@@ -24,7 +24,7 @@ pub use attempt::{Attempt, AttemptState};
 pub use control::{KillSwitch, Progress, Watcher};
 pub use job::{Job, JobResult, JobState, Kind, Numbers, Verdict};
 pub use journal::{Holder, Journal, MemoryJournal, Pause, Pauses, Query, Role, SqliteJournal};
-pub use recover::Recovered;
+pub use recover::{Recovered, interrupted};
 pub use undo::NotUndone;
 
 use crate::lake::clock::{Chance, Clock};
@@ -186,9 +186,9 @@ impl Act {
         }
         let dead = self.dead_holders().await?;
         for other in self.journal.jobs(Query::Unfinished).await? {
-            let lives = other.holder != self.holder.id && !dead.contains(&other.holder);
             let shares = |plan: &Plan| other.plan.inputs.iter().any(|f| plan.inputs.iter().any(|g| g.path == f.path));
-            if lives && other.plan.table == plan.table && shares(plan) {
+            let stands = other.plan.table == plan.table && other.holder != self.holder.id && shares(plan);
+            if stands && !self.is_left(&other, &dead).await? {
                 return Ok(Err(Verdict::Busy));
             }
         }

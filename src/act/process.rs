@@ -25,12 +25,20 @@ pub fn pid() -> u32 {
     std::process::id()
 }
 
-/// Whether a process of this machine lives. A process of another user counts.
+/// Whether a process of this machine lives. A process of another user counts;
+/// one that has ended and that its parent has not asked for yet does not.
 pub fn is_alive(pid: u32) -> bool {
-    let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) else {
+    let Some(number) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) else {
         return false;
     };
-    !matches!(rustix::process::test_kill_process(pid), Err(rustix::io::Errno::SRCH))
+    let is_there = !matches!(rustix::process::test_kill_process(number), Err(rustix::io::Errno::SRCH));
+    is_there && !fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| has_ended(&stat))
+}
+
+/// The state follows the name, which stands in parentheses and may hold any.
+fn has_ended(stat: &str) -> bool {
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    matches!(state, Some('Z' | 'X'))
 }
 
 #[cfg(test)]
@@ -49,5 +57,15 @@ mod tests {
         assert!(!is_alive(u32::MAX));
         assert!(!is_alive(0));
         assert!(!is_alive(i32::MAX as u32));
+    }
+
+    #[test]
+    fn a_process_that_has_ended_does_not_live_though_its_number_is_taken() {
+        assert_eq!(["7 (a) Z 1", "7 (a) b) Z) R 1", "7 (Z) S 1", ""].map(has_ended), [true, false, false, false]);
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        while is_alive(child.id()) {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
     }
 }

@@ -8,8 +8,9 @@ use serde::Serialize;
 use super::attempt::{AttemptState, Loss};
 use super::commit::Look;
 use super::job::{Job, JobState, Kind, Verdict};
-use super::journal::{self, Holder, Query};
+use super::journal::{self, Holder, Journal, Query, Role};
 use super::{Act, process, undo};
+use crate::lake::clock::Clock;
 use crate::lake::{Error, Table};
 use crate::model::outcome::Resolution;
 use crate::model::plan::{AttemptId, JobId, Plan};
@@ -47,10 +48,13 @@ impl Act {
                 continue;
             }
             self.journal.adopt(&job.id, &job.holder, &self.holder.id).await?;
-            let list = match self.recover_job(&job).await? {
-                JobState::Committed => &mut recovered.committed,
-                JobState::Failed | JobState::Cancelled => &mut recovered.ended,
-                JobState::Requested | JobState::Inflight | JobState::Resolving => &mut recovered.open,
+            let list = match self.recover_job(&job).await {
+                Ok(JobState::Committed) => &mut recovered.committed,
+                Ok(JobState::Failed | JobState::Cancelled) => &mut recovered.ended,
+                Ok(JobState::Requested | JobState::Inflight | JobState::Resolving) => &mut recovered.open,
+                // another recovery was faster
+                Err(journal::Error::TakenOver(_)) => continue,
+                Err(error) => return Err(error),
             };
             list.push(job.id);
         }
@@ -60,7 +64,7 @@ impl Act {
     }
 
     /// Whether nobody works on a job.
-    async fn is_left(&self, job: &Job, dead: &[String]) -> journal::Result<bool> {
+    pub(super) async fn is_left(&self, job: &Job, dead: &[String]) -> journal::Result<bool> {
         if job.holder == self.holder.id {
             return Ok(!self.active.lock().unwrap_or_else(PoisonError::into_inner).contains(&job.id));
         }
@@ -110,7 +114,10 @@ impl Act {
         };
         let resolution = match kind {
             Kind::Rewrite => table.find_attempt(attempt, asserted),
-            Kind::Undo { snapshot_id, .. } => undo::find(table.view(), *snapshot_id, asserted),
+            Kind::Undo { snapshot_id, .. } => {
+                let named = self.journal.files(attempt).await?;
+                undo::find(table.as_ref(), *snapshot_id, asserted, &named)
+            }
         };
         Ok(Look::Seen(resolution, table))
     }
@@ -153,6 +160,17 @@ impl Act {
     }
 }
 
+/// The unfinished jobs that nobody works on: what a process left that is dead or
+/// gone. The next recovery closes them.
+pub async fn interrupted(journal: &dyn Journal, clock: &dyn Clock) -> journal::Result<Vec<JobId>> {
+    let looker = Holder { id: String::new(), role: Role::Command, host: process::host(), pid: process::pid(), beat_ms: 0 };
+    let ttl = i64::try_from(super::Settings::default().holder_ttl.as_millis()).unwrap_or(i64::MAX);
+    let holders = journal.holders().await?;
+    let lives = |holder: &Holder| !is_dead(holder, &looker, clock.now_ms(), ttl, process::is_alive);
+    let works = |job: &Job| holders.iter().any(|h| h.id == job.holder && lives(h));
+    Ok(journal.jobs(Query::Unfinished).await?.into_iter().filter(|job| !works(job)).map(|job| job.id).collect())
+}
+
 /// Whether another process is dead: silent for too long, or gone from this machine.
 fn is_dead(other: &Holder, own: &Holder, now_ms: i64, ttl_ms: i64, is_alive: impl Fn(u32) -> bool) -> bool {
     let silent = now_ms.saturating_sub(other.beat_ms) > ttl_ms;
@@ -163,7 +181,6 @@ fn is_dead(other: &Holder, own: &Holder, now_ms: i64, ttl_ms: i64, is_alive: imp
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::act::journal::Role;
 
     fn holder(id: &str, host: &str, pid: u32) -> Holder {
         Holder { id: id.into(), role: Role::Serve, host: host.into(), pid, beat_ms: 1_000 }

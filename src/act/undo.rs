@@ -4,7 +4,9 @@ use super::Act;
 use super::commit::Effort;
 use super::job::{JobResult, JobState, Kind, Verdict};
 use super::journal;
+use crate::lake::Table;
 use crate::model::killpoint::KillPoint;
+use crate::model::location::Location;
 use crate::model::outcome::Resolution;
 use crate::model::plan::JobId;
 use crate::model::table::TableView;
@@ -91,12 +93,32 @@ fn keeps(view: &TableView, snapshot_id: i64) -> bool {
     parent.is_some_and(|p| view.snapshots.contains_key(&p))
 }
 
-/// Where an undo stands: it makes no snapshot, so the branch's history tells.
+/// Where an undo stands that wrote the files `named`: it makes no snapshot.
 ///
-/// It landed when the snapshot has left the branch. It did not, and cannot any
-/// more, when the pointer has left the asserted base and the snapshot is still
-/// in the branch. A history cut before the snapshot leaves it open.
-pub(super) fn find(view: &TableView, snapshot_id: i64, asserted: &str) -> Resolution {
+/// Where the table still knows which metadata followed the asserted one, that
+/// tells: it is the undo's, or it is not and never will be. Else the branch's
+/// history does. The undo landed when the snapshot has left the branch. It did
+/// not, and cannot any more, when the pointer has left the asserted base and the
+/// snapshot is still in the branch. A history cut before the snapshot leaves it
+/// open.
+pub(super) fn find(table: &dyn Table, snapshot_id: i64, asserted: &str, named: &[String]) -> Resolution {
+    let view = table.view();
+    if let Some(next) = successor(&table.history(), &view.metadata_location, asserted) {
+        let ours = named.iter().any(|path| Location::parse(path) == Location::parse(&next));
+        return if ours { Resolution::Landed { snapshot_id } } else { Resolution::NotLanded };
+    }
+    by_branch(view, snapshot_id, asserted)
+}
+
+/// The metadata location that followed the asserted one; `None` when none has,
+/// or it is not known.
+fn successor(history: &[String], current: &str, asserted: &str) -> Option<String> {
+    let at = history.iter().position(|location| location == asserted)?;
+    let next = history.iter().map(String::as_str).chain([current]).nth(at.checked_add(1)?)?;
+    (next != asserted).then(|| next.to_owned())
+}
+
+fn by_branch(view: &TableView, snapshot_id: i64, asserted: &str) -> Resolution {
     let mut at = view.head;
     let mut steps = 0;
     while let Some(id) = at.filter(|_| steps <= view.snapshots.len()) {
@@ -113,4 +135,17 @@ pub(super) fn find(view: &TableView, snapshot_id: i64, asserted: &str) -> Resolu
         steps += 1;
     }
     Resolution::Landed { snapshot_id }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_followed_the_asserted_metadata_is_read_from_the_log() {
+        let log = ["m1", "m2", "m3"].map(String::from);
+        let next = |asserted| successor(&log, "m4", asserted);
+        assert_eq!(["m1", "m3", "m4", "m0"].map(next), [Some("m2".into()), Some("m4".into()), None, None]);
+        assert_eq!(successor(&[], "m4", "m4"), None);
+    }
 }

@@ -37,7 +37,7 @@ exits! {
     /// The table moved.
     Conflict = 4: "the table moved; the work was dropped, the table is as its writers left it",
     /// Unknown outcome.
-    Unknown = 5: "a commit may or may not have landed; nothing was deleted, `jobs` tells when it is known",
+    Unknown = 5: "a commit may or may not have landed; nothing was deleted, the next `compact` or `serve` finds out",
     /// Nobody answers.
     Unreachable = 6: "a sidecar, catalog or store did not answer",
     /// No such thing.

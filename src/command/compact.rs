@@ -18,7 +18,7 @@ use crate::model::refusal::Refused;
 use crate::orient::rebuild::recompute;
 use crate::serve::backend::{label, names};
 
-use super::{Failure, exit_of, load, policy, told};
+use super::{Failure, exit_of, load, policy, recover, told};
 
 /// Partitions whose files are read together.
 const TOGETHER: usize = 64;
@@ -28,6 +28,13 @@ struct Scoped {
     scope: PartitionKey,
     label: String,
     found: Found,
+}
+
+impl Scoped {
+    /// The whole table, refused.
+    fn whole(refused: &Refused) -> Self {
+        Self { scope: PartitionKey::unpartitioned(0), label: "all".into(), found: Found::Refused(refused.clone()) }
+    }
 }
 
 enum Found {
@@ -59,7 +66,7 @@ pub async fn plan(app: &App, args: &args::Plan, json: bool) -> Result<Exit, Fail
             Found::Nothing => rows.push(blank("leave", "nothing-to-gain", String::new())),
             Found::Refused(refused) => {
                 exit = exit.max(Exit::Refused);
-                rows.push(blank("refused", refused.refusal.code(), refused.detail.clone()));
+                rows.push(blank("refused", refused.refusal.code(), refused.told()));
             }
             Found::Failed(error) => {
                 exit = exit.max(exit_of(error));
@@ -71,8 +78,10 @@ pub async fn plan(app: &App, args: &args::Plan, json: bool) -> Result<Exit, Fail
     Ok(exit)
 }
 
-/// Compacts every partition that gains by it.
+/// Compacts every partition that gains by it. What a dead process left open is
+/// closed first, so that it neither stays behind nor stands in the way.
 pub async fn run(app: &App, args: &Compact, json: bool) -> Result<Exit, Failure> {
+    let open = !args.dry_run && recover(app).await?;
     let table = load(app, &args.branch.table, &args.branch.reference).await?;
     let policy = policy(app, &args.branch.table, &table.view().properties);
     let scopes = scopes(app, table.as_ref(), &policy, args.partition.as_deref()).await?;
@@ -119,6 +128,9 @@ pub async fn run(app: &App, args: &Compact, json: bool) -> Result<Exit, Failure>
     if let Some(act) = act {
         act.leave().await?;
     }
+    if open {
+        recover(app).await?;
+    }
     show::print(&show::compacts(&rows, json))?;
     Ok(exit)
 }
@@ -126,8 +138,15 @@ pub async fn run(app: &App, args: &Compact, json: bool) -> Result<Exit, Failure>
 /// Every partition with live files, or the one that is asked for.
 async fn scopes(app: &App, table: &dyn Table, policy: &Policy, filter: Option<&str>) -> Result<Vec<Scoped>, Failure> {
     let view = table.view();
+    // a table that is refused as a whole is not read: what it holds may not be readable
+    if let Some(refused) = view.refused.first() {
+        return Ok(vec![Scoped::whole(refused)]);
+    }
     let named = |key: &PartitionKey| label(key, view.specs.get(&key.spec_id).map(Arc::as_ref));
-    let layout = recompute(table, policy.scale).await?;
+    let layout = match recompute(table, policy.scale).await {
+        Err(lake::Error::Refused(refused)) => return Ok(vec![Scoped::whole(&refused)]),
+        layout => layout?,
+    };
     let wanted = layout.partitions().iter().filter(|(_, partition)| partition.data.files > 0).map(|(key, _)| key.clone());
     let keys: Vec<PartitionKey> = wanted.filter(|key| filter.is_none_or(|f| names(f, key, &named(key)))).collect();
     if let (Some(filter), true) = (filter, keys.is_empty()) {
@@ -135,9 +154,6 @@ async fn scopes(app: &App, table: &dyn Table, policy: &Policy, filter: Option<&s
             Exit::NotFound,
             format!("{} has no partition `{filter}` with live files; `inspect` lists them", view.name),
         ));
-    }
-    if let Some(refused) = view.refused.first() {
-        return Ok(keys.into_iter().map(|key| Scoped { label: named(&key), scope: key, found: Found::Refused(refused.clone()) }).collect());
     }
     let order = Order {
         table: view.ident,
@@ -202,7 +218,7 @@ fn refused_row(blank: CompactRow, refused: &Refused) -> CompactRow {
         result: "refused".into(),
         decision: "refused".into(),
         refusal: Some(refused.refusal.code().to_owned()),
-        detail: refused.detail.clone(),
+        detail: refused.told(),
         ..blank
     }
 }

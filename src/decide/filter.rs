@@ -108,7 +108,7 @@ mod tests {
     fn a_refusal_stops_and_is_named() {
         let mut given = firing();
         given.refusals.push(Refused::new(Refusal::Encrypted, "key metadata on a file"));
-        given.refusals.push(Refused::new(Refusal::SortOrder, "order 1"));
+        given.refusals.push(Refused::new(Refusal::FileFormat, "is Orc, not Parquet"));
         assert_eq!(reason(&given), Some(Reason::Refused(Refused::new(Refusal::Encrypted, "key metadata on a file"))));
     }
 

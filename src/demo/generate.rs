@@ -37,6 +37,14 @@ pub fn loads(scale: f64, commits: usize) -> Result<Vec<Load>, ArrowError> {
         .collect()
 }
 
+/// The columns of both tables: a load without rows.
+///
+/// # Errors
+/// Never: the columns are fixed.
+pub fn columns() -> Result<Load, ArrowError> {
+    Ok(Load { orders: orders_batch(&[])?, lineitem: lineitem_batch(&[])? })
+}
+
 fn orders_batch(rows: &[Order<'_>]) -> Result<RecordBatch, ArrowError> {
     batch(vec![
         ("o_orderkey", long(rows.iter().map(|r| r.o_orderkey))),

@@ -86,6 +86,12 @@ pub trait Table: Send + Sync {
     /// of; a crash after it is resolved by [`Table::find_attempt`] on a fresh load.
     async fn commit(&self, plan: &Plan, written: &Written, commit: &Commit<'_>) -> Result<Outcome>;
 
+    /// The metadata locations before the current one that the table still knows,
+    /// oldest first; empty where the format does not tell.
+    fn history(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Looks for an attempt in this state of the table. `asserted` is the
     /// metadata location on which the attempt's swap depended.
     fn find_attempt(&self, attempt: &AttemptId, asserted: &str) -> Resolution;
@@ -156,7 +162,7 @@ pub trait Control: Send + Sync {
     /// at least once a row batch or row group.
     fn check(&self) -> Result<()>;
 
-    /// Rows and bytes read so far, for progress.
+    /// Rows and bytes read since the last call, for progress.
     fn progress(&self, rows: u64, bytes: u64);
 
     /// A named place was passed.

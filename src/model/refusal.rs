@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 macro_rules! refusals {
-    ($($(#[doc = $doc:literal])+ $name:ident = $code:literal),+ $(,)?) => {
+    ($($(#[doc = $doc:literal])+ $name:ident = $code:literal: $advice:literal),+ $(,)?) => {
         /// A named reason why a table or scope is left alone. A case that is not
         /// safe yet is refused whole, never half done.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -20,45 +20,42 @@ macro_rules! refusals {
             pub fn code(self) -> &'static str {
                 match self { $(Refusal::$name => $code),+ }
             }
+
+            /// What its owner can do about it.
+            pub fn advice(self) -> &'static str {
+                match self { $(Refusal::$name => $advice),+ }
+            }
         }
     };
 }
 
 refusals! {
     /// Format version 3 (row lineage, deletion vectors) or newer.
-    FormatVersion = "format-version",
+    FormatVersion = "format-version": "compact it with an engine that writes this format",
     /// Encryption keys in the metadata, or key metadata on a file.
-    Encrypted = "encrypted",
+    Encrypted = "encrypted": "compact it with an engine that holds the keys",
     /// A live data file that is not Parquet.
-    FileFormat = "file-format",
+    FileFormat = "file-format": "compact it with the engine that wrote it, or rewrite it as Parquet",
     /// A deletion vector applies to an input.
-    DeletionVector = "deletion-vector",
+    DeletionVector = "deletion-vector": "compact it with the engine that wrote the vector",
     /// A data file without field ids and without a complete name mapping.
-    NoFieldIds = "no-field-ids",
+    NoFieldIds = "no-field-ids": "complete the table property schema.name-mapping.default, or rewrite the file",
     /// A column type the reader or writer cannot carry exactly.
-    ColumnType = "column-type",
+    ColumnType = "column-type": "compact it with the engine that wrote it",
     /// A column added with a default value that old files do not hold.
-    DefaultValue = "default-value",
+    DefaultValue = "default-value": "rewrite the old files with the engine that added the column",
     /// The partition type of a spec cannot be resolved from any schema.
-    UnresolvedSpec = "unresolved-spec",
-    /// `gc.enabled=false`: the table borrows files of others.
-    GcDisabled = "gc-disabled",
+    UnresolvedSpec = "unresolved-spec": "rewrite the files of this spec under the table's present one",
     /// A branch other than those configured.
-    Branch = "branch",
+    Branch = "branch": "name one of the table's branches",
     /// More delete rows apply than fit the memory limit.
-    TooManyDeletes = "too-many-deletes",
+    TooManyDeletes = "too-many-deletes": "raise memory_limit, and compact before so many deletes gather",
     /// Values or columns too large for the memory limit.
-    TooLargeForMemory = "too-large-for-memory",
-    /// A sorted table whose order a rewrite in file order would lose.
-    SortOrder = "sort-order",
+    TooLargeForMemory = "too-large-for-memory": "raise memory_limit",
     /// A metadata, manifest or data file cannot be read as the specification says.
-    Damaged = "damaged",
-    /// The location of the table is shared with another table.
-    SharedLocation = "shared-location",
+    Damaged = "damaged": "restore the file, or roll the table back to a snapshot without it",
     /// The store has too little free space for the outputs.
-    NoSpace = "no-space",
-    /// A Parquet file feature that is not handled (named in the detail).
-    ParquetFeature = "parquet-feature",
+    NoSpace = "no-space": "make room there, or lower max_job_size",
 }
 
 impl fmt::Display for Refusal {
@@ -81,5 +78,10 @@ impl Refused {
     /// A refusal with its detail.
     pub fn new(refusal: Refusal, detail: impl Into<String>) -> Self {
         Self { refusal, detail: detail.into() }
+    }
+
+    /// What was found and where, and what to do about it.
+    pub fn told(&self) -> String {
+        format!("{}; {}", self.detail, self.refusal.advice())
     }
 }

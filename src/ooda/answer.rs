@@ -1,5 +1,6 @@
 //! What the loop answers to the services.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -7,13 +8,19 @@ use tokio::sync::broadcast;
 
 use crate::model::event::{Event, Heard};
 use crate::model::ident::{MAIN, TableName};
+use crate::model::partition::PartitionKey;
 use crate::orient::traits;
 use crate::serve::backend::{
     Answer, Backend, Candidate, Error, Explained, Health, Page as Asked, PartitionRow, Partitions, TableLayout, label, names,
 };
 
 use super::Loop;
-use super::book::Page;
+use super::book::{Page, Trouble, Waiting};
+
+/// Earlier decisions told of a partition that is asked for by name.
+const EARLIER: usize = 4;
+/// Partitions explained between two moments in which others may go on.
+const TURN: usize = 256;
 
 #[async_trait]
 impl Backend for Loop {
@@ -42,19 +49,20 @@ impl Backend for Loop {
             reference: reference.to_owned(),
             snapshot_id: page.state.layout.head(),
             looked_at_ms: page.looked_at_ms,
-            format_version: page.view.format_version,
+            format_version: page.format_version,
             target_file_size: page.policy.scale.target,
             partitions: page.state.layout.partitions().len() as u64,
             traits: traits::table_traits(&page.state, &page.policy.cost, now_ms),
-            refused: page.view.refused.iter().cloned().chain(page.disproved.clone()).collect(),
+            refused: page.refusals(),
             act: page.policy.act,
         })
     }
 
     async fn list_partitions(&self, name: &TableName, reference: &str, asked: Asked) -> Result<Partitions, Error> {
         self.with_known(name, reference, |page, now_ms| {
-            let keys = page.state.layout.partitions().keys().filter(|key| asked.after.as_ref().is_none_or(|after| *key > after));
-            let mut keys: Vec<_> = keys.take(asked.size.saturating_add(1)).cloned().collect();
+            let from = asked.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
+            let rest = page.state.layout.partitions().range((from, Bound::Unbounded));
+            let mut keys: Vec<_> = rest.map(|(key, _)| key.clone()).take(asked.size.saturating_add(1)).collect();
             let more = keys.len() > asked.size;
             keys.truncate(asked.size);
             let row = |key| {
@@ -67,8 +75,7 @@ impl Backend for Loop {
 
     async fn list_candidates(&self, limit: usize) -> Result<Vec<Candidate>, Error> {
         let book = self.book();
-        let all = book.candidates();
-        let row = |(scope, candidate, score, waits_for): (super::Scope, crate::decide::round::Candidate, f64, String)| {
+        let row = |Waiting { scope, candidate, score, waits_for }| {
             let spec = book.page(&scope.name).and_then(|p| p.spec(&scope.partition));
             Candidate {
                 label: label(&scope.partition, spec),
@@ -80,14 +87,24 @@ impl Backend for Loop {
                 waits_for,
             }
         };
-        Ok(all.into_iter().take(limit).map(row).collect())
+        Ok(book.candidates().into_iter().take(limit).map(row).collect())
     }
 
     async fn why(&self, name: &TableName, filter: Option<&str>) -> Result<Vec<Explained>, Error> {
-        let found = self.with_known(name, MAIN, |page, _| {
-            let explained = page.decisions().map(|d| Explained { label: label(&d.scope, page.spec(&d.scope)), decision: d.clone() });
-            explained.filter(|e| filter.is_none_or(|f| names(f, &e.decision.scope, &e.label))).collect::<Vec<_>>()
+        let keys: Vec<PartitionKey> = self.with_known(name, MAIN, |page, _| {
+            let named = |key: &&PartitionKey| filter.is_none_or(|f| names(f, key, &label(key, page.spec(key))));
+            page.state.layout.partitions().keys().filter(named).cloned().collect()
         })?;
+        let earlier = if filter.is_some() { EARLIER } else { 0 };
+        let mut found = Vec::new();
+        // in turns, so that the answer about a large table holds nobody up
+        for keys in keys.chunks(TURN) {
+            let book = self.book();
+            for last in keys.iter().filter_map(|key| book.decision(name, key, self.now())) {
+                found.push(last.as_ref().clone());
+                found.extend(book.earlier(&last).take(earlier).map(|e| e.as_ref().clone()));
+            }
+        }
         match filter {
             Some(filter) if found.is_empty() => Err(Error::NotFound(format!("{name} has no partition `{filter}` with live files"))),
             _ => Ok(found),
@@ -105,12 +122,14 @@ impl Backend for Loop {
             (None, Some(_)) => None,
         };
         let problems: Vec<String> = self.parts.roster.health().into_iter().filter_map(down).collect();
+        let tables = self.book().len() as u64;
+        let jobs = self.budget().running() as u64;
         Health {
             ready: problems.is_empty(),
             problems,
-            tables: self.book().len() as u64,
+            tables,
             pending: self.parts.inbox.depth().pending as u64,
-            jobs: self.budget().running() as u64,
+            jobs,
             unknown_outcomes: self.unknown_outcomes() as u64,
         }
     }
@@ -123,9 +142,11 @@ impl Loop {
         }
         let now_ms = self.now();
         let book = self.book();
-        match book.page(name) {
-            Some(page) => Ok(answer(page, now_ms)),
-            None => Err(Error::NotFound(format!(
+        match (book.page(name), book.troubled(name)) {
+            (Some(page), _) => Ok(answer(page, now_ms)),
+            (None, Some(Trouble::Refused(refused))) => Err(refused.clone().into()),
+            (None, Some(Trouble::Failed(why))) => Err(Error::Unavailable(format!("{name} could not be looked at yet: {why}"))),
+            (None, None) => Err(Error::NotFound(format!(
                 "{name} is not known: no catalog lists it, or it was not looked at yet; report it, or wait for the poller"
             ))),
         }

@@ -1,23 +1,30 @@
 //! What the loop remembers of each table: a page a table, bounded by the tables
-//! that exist. Layouts themselves live in `orient`'s cache.
+//! that exist. Layouts themselves are shared with `orient`'s cache.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod page;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::act::Pauses;
-use crate::decide::budget::bound_for;
 use crate::decide::round::{Candidate, Round};
-use crate::decide::{ScopeMemory, TableFacts};
 use crate::lake::Error;
-use crate::model::decision::{Decision, Verdict};
+use crate::model::decision::Decision;
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::partition::PartitionKey;
 use crate::model::policy::{BudgetLimits, Policy};
 use crate::model::refusal::Refused;
-use crate::model::table::{SpecInfo, TableView};
-use crate::orient::Absorbed;
-use crate::orient::state::TableState;
+use crate::model::table::TableView;
+use crate::orient::{Absorbed, How};
+use crate::serve::backend::Explained;
 use crate::settings::Warning;
+
+pub use page::{Await, Page};
+
+/// Decisions kept beside the last one of each partition, over all tables.
+const LOG: usize = 10_000;
+/// Names of tables that could never be looked at, kept with the reason.
+const TROUBLES: usize = 10_000;
 
 /// A partition of a table by its name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,110 +38,127 @@ pub struct Scope {
 /// Work that begins: everything that it needs to know.
 pub struct Begun {
     pub(super) scope: Scope,
+    pub(super) table: TableIdent,
     pub(super) reference: String,
     pub(super) decision: Decision,
-    pub(super) policy: Policy,
+    /// Input bytes that its plans should not pass.
+    pub(super) max_bytes: u64,
+}
+
+/// One look's result.
+pub struct Seen<'a> {
+    /// The table.
+    pub view: &'a TableView,
+    /// What its settings mean.
+    pub policy: Policy,
+    /// Properties that could not be used.
+    pub warnings: Vec<Warning>,
+    /// Its layout.
+    pub absorbed: &'a Absorbed,
+    /// When the look began.
+    pub began_ms: i64,
+}
+
+/// What a look leaves to be done.
+#[derive(Default)]
+pub struct Taken {
+    /// The partitions to judge: those that changed, or all when something
+    /// changed that all depend on.
+    pub scopes: BTreeSet<PartitionKey>,
+    /// The table that stood under the name before, and is gone.
+    pub replaced: Option<TableIdent>,
+}
+
+/// Why a table could not be looked at.
+#[derive(Clone, Debug)]
+pub enum Trouble {
+    /// It is left alone by name.
+    Refused(Refused),
+    /// It cannot be read now.
+    Failed(String),
+}
+
+/// A candidate with its place among the others.
+pub struct Waiting {
+    /// The partition.
+    pub scope: Scope,
+    /// The work.
+    pub candidate: Candidate,
+    /// Its score in the last round.
+    pub score: f64,
+    /// What stands in its way.
+    pub waits_for: String,
 }
 
 /// Everything remembered.
 #[derive(Default)]
 pub struct Book {
     pages: HashMap<TableName, Page>,
-    due: BTreeMap<i64, BTreeSet<Scope>>,
+    /// The name under which a table was looked at last.
+    names: HashMap<TableIdent, TableName>,
+    /// Partitions to be judged again, by the time; each at most once.
+    due: BTreeSet<(i64, Scope)>,
+    /// Partitions that have a candidate.
+    waiting: BTreeSet<Scope>,
+    troubles: HashMap<TableName, Trouble>,
+    log: VecDeque<Arc<Explained>>,
     pauses: Pauses,
 }
 
-/// One table.
-pub struct Page {
-    pub(super) facts: TableFacts,
-    pub(super) view: Arc<TableView>,
-    pub(super) policy: Policy,
-    pub(super) warnings: Vec<Warning>,
-    pub(super) state: Arc<TableState>,
-    pub(super) looked_at_ms: i64,
-    pub(super) restored: bool,
-    pub(super) trouble: Option<String>,
-    /// Set by a proof that failed: nothing is rewritten here any more.
-    pub(super) disproved: Option<Refused>,
-    scopes: BTreeMap<PartitionKey, ScopePage>,
-}
-
-/// One partition.
-#[derive(Default)]
-struct ScopePage {
-    memory: ScopeMemory,
-    refused: Option<Refused>,
-    max_bytes: Option<u64>,
-    in_flight: bool,
-    decision: Option<Decision>,
-    candidate: Option<Candidate>,
-    score: f64,
-    waits_for: String,
-}
-
 impl Book {
-    /// A look's result. Gives back the partitions to judge: those touched, or all
-    /// when the policy, the refusals or the table changed.
-    pub fn take_in(
-        &mut self,
-        view: &TableView,
-        policy: Policy,
-        warnings: Vec<Warning>,
-        absorbed: &Absorbed,
-        now_ms: i64,
-    ) -> BTreeSet<PartitionKey> {
-        let state = Arc::clone(&absorbed.state);
-        let facts = TableFacts {
-            ident: view.ident,
-            name: view.name.clone(),
-            created_ms: view.created_ms,
-            bytes: state.layout.partitions().values().fold(0, |sum: u64, p| sum.saturating_add(p.data.bytes)),
-            snapshot_id: state.layout.head().unwrap_or_default(),
-        };
-        let all: BTreeSet<PartitionKey> = state.layout.partitions().keys().cloned().collect();
-        let before = self.pages.remove(&view.name).filter(|p| p.facts.ident == view.ident);
-        let looked_at_ms = now_ms;
-        let Some(mut page) = before else {
-            let page = Page {
-                facts,
-                view: Arc::new(view.clone()),
-                policy,
-                warnings,
-                state,
-                looked_at_ms,
-                restored: false,
-                trouble: None,
-                disproved: None,
-                scopes: BTreeMap::new(),
-            };
-            self.pages.insert(view.name.clone(), page);
-            return all;
-        };
-        let same_rules = page.policy == policy && page.view.refused == view.refused;
-        let scopes = if same_rules { absorbed.touched.clone() } else { all };
-        page.learn_of_deletes(&state, &absorbed.touched);
-        for scope in &absorbed.touched {
-            if let Some(known) = page.scopes.get_mut(scope) {
-                known.refused = None;
+    /// A look's result: what it leaves to be done.
+    pub fn take_in(&mut self, seen: Seen<'_>) -> Taken {
+        let (name, ident) = (seen.view.name.clone(), seen.view.ident);
+        self.troubles.remove(&name);
+        let known = self.pages.get(&name).is_some_and(|page| page.facts.ident == ident);
+        if known && seen.absorbed.how == How::Stale {
+            return Taken::default();
+        }
+        let replaced = if known { None } else { self.remove(&name) };
+        self.names.insert(ident, name.clone());
+        let scopes = match self.pages.get_mut(&name) {
+            Some(page) => page.take_in(seen),
+            None => {
+                let page = Page::new(seen);
+                let all = page.partitions();
+                self.pages.insert(name, page);
+                all
             }
-        }
-        page.scopes.retain(|key, scope| scope.in_flight || state.layout.partition(key).is_some());
-        Page { facts, view: Arc::new(view.clone()), policy, warnings, state, looked_at_ms, trouble: None, ..page }.enter(self);
-        scopes
+        };
+        Taken { scopes, replaced }
     }
 
-    /// Why a table could not be looked at.
+    /// Why a table could not be looked at. What is known of it stays.
     pub fn trouble(&mut self, name: &TableName, error: &Error) {
-        if let Some(page) = self.pages.get_mut(name) {
-            page.trouble = Some(error.to_string());
+        if self.troubles.len() >= TROUBLES && !self.troubles.contains_key(name) {
+            return;
         }
+        let trouble = match error {
+            Error::Refused(refused) => Trouble::Refused(refused.clone()),
+            other => Trouble::Failed(other.to_string()),
+        };
+        self.troubles.insert(name.clone(), trouble);
     }
 
-    /// A table is gone; gives back its identity.
+    /// See [`Book::trouble`].
+    pub fn troubled(&self, name: &TableName) -> Option<&Trouble> {
+        self.troubles.get(name)
+    }
+
+    /// A table is gone; gives back its identity, unless it is known under
+    /// another name.
     pub fn remove(&mut self, name: &TableName) -> Option<TableIdent> {
+        self.troubles.remove(name);
         let page = self.pages.remove(name)?;
-        let elsewhere = self.pages.values().any(|p| p.facts.ident == page.facts.ident);
-        (!elsewhere).then_some(page.facts.ident)
+        for (partition, at_ms) in page.due() {
+            self.due.remove(&(at_ms, Scope { name: name.clone(), partition }));
+        }
+        let ident = page.facts.ident;
+        if self.names.get(&ident) != Some(name) {
+            return None;
+        }
+        self.names.remove(&ident);
+        Some(ident)
     }
 
     /// A table's page.
@@ -142,9 +166,9 @@ impl Book {
         self.pages.get(name)
     }
 
-    /// A table's page.
-    pub fn page_mut(&mut self, name: &TableName) -> Option<&mut Page> {
-        self.pages.get_mut(name)
+    /// A table's page, if the table of that name is still this one.
+    pub fn page_mut(&mut self, name: &TableName, ident: TableIdent) -> Option<&mut Page> {
+        self.pages.get_mut(name).filter(|page| page.facts.ident == ident)
     }
 
     /// Tables known.
@@ -152,61 +176,95 @@ impl Book {
         self.pages.len()
     }
 
-    /// What is left alone by hand.
-    pub fn pauses(&self) -> &Pauses {
-        &self.pauses
+    /// Judges a partition as it is known, keeps the decision, and marks when it
+    /// is due again. `None` when it has no files.
+    pub fn judge(&mut self, name: &TableName, partition: &PartitionKey, now_ms: i64, limits: &BudgetLimits) -> Option<Arc<Explained>> {
+        let page = self.pages.get_mut(name)?;
+        let scope = Scope { name: name.clone(), partition: partition.clone() };
+        if let Some(at_ms) = page.take_due(partition) {
+            self.due.remove(&(at_ms, scope.clone()));
+        }
+        page.give_up(partition, now_ms);
+        let Some(explained) = page.judge(partition, self.pauses.holds(&page.facts.ident), now_ms, limits) else {
+            self.waiting.remove(&scope);
+            return None;
+        };
+        match page.candidate(partition).is_some() {
+            true => self.waiting.insert(scope.clone()),
+            false => self.waiting.remove(&scope),
+        };
+        if let Some(at_ms) = page.eligible_again(&explained.decision) {
+            page.set_due(partition, at_ms);
+            self.due.insert((at_ms, scope));
+        }
+        self.log.push_back(Arc::clone(&explained));
+        if self.log.len() > LOG {
+            self.log.pop_front();
+        }
+        Some(explained)
+    }
+
+    /// The last decision on a partition of a table.
+    pub fn decision(&self, name: &TableName, partition: &PartitionKey, now_ms: i64) -> Option<Arc<Explained>> {
+        let page = self.pages.get(name)?;
+        page.decision(partition, self.pauses.holds(&page.facts.ident), now_ms)
+    }
+
+    /// The decisions on a partition before its last one, newest first, as far as
+    /// they are kept.
+    pub fn earlier(&self, last: &Arc<Explained>) -> impl Iterator<Item = &Arc<Explained>> {
+        let same = |e: &&Arc<Explained>| e.decision.table == last.decision.table && e.decision.scope == last.decision.scope;
+        self.log.iter().rev().filter(same).filter(|e| !Arc::ptr_eq(e, last))
     }
 
     /// Takes the pauses as they stand; tables whose pause changed are due at once.
-    pub fn set_pauses(&mut self, pauses: Pauses) {
+    pub fn set_pauses(&mut self, pauses: Pauses) -> BTreeMap<TableName, BTreeSet<PartitionKey>> {
         if self.pauses == pauses {
-            return;
+            return BTreeMap::new();
         }
-        let changed: Vec<Scope> = self
-            .pages
-            .iter()
-            .filter(|(_, page)| self.pauses.holds(&page.facts.ident) != pauses.holds(&page.facts.ident))
-            .flat_map(|(name, page)| page.state.layout.partitions().keys().map(|p| Scope { name: name.clone(), partition: p.clone() }))
-            .collect();
-        self.pauses = pauses;
-        self.due.entry(i64::MIN).or_default().extend(changed);
+        let before = std::mem::replace(&mut self.pauses, pauses);
+        let changed = self.pages.iter().filter(|(_, page)| {
+            let ident = &page.facts.ident;
+            before.holds(ident) != self.pauses.holds(ident)
+        });
+        changed.map(|(name, page)| (name.clone(), page.partitions())).collect()
     }
 
-    /// A partition is judged again at a time.
-    pub fn judge_again(&mut self, at_ms: i64, name: TableName, partition: PartitionKey) {
-        self.due.entry(at_ms).or_default().insert(Scope { name, partition });
-    }
-
-    /// Takes out what is due.
-    pub fn due(&mut self, now_ms: i64) -> BTreeMap<TableName, BTreeSet<PartitionKey>> {
-        let later = self.due.split_off(&now_ms.saturating_add(1));
-        let due = std::mem::replace(&mut self.due, later);
+    /// Partitions that are due. They stay so until they are judged.
+    pub fn due(&self, now_ms: i64) -> BTreeMap<TableName, BTreeSet<PartitionKey>> {
         let mut by_table: BTreeMap<TableName, BTreeSet<PartitionKey>> = BTreeMap::new();
-        for scope in due.into_values().flatten() {
-            by_table.entry(scope.name).or_default().insert(scope.partition);
+        for (_, scope) in self.due.iter().take_while(|(at_ms, _)| *at_ms <= now_ms) {
+            by_table.entry(scope.name.clone()).or_default().insert(scope.partition.clone());
         }
         by_table
     }
 
     /// Work that may start.
-    pub fn pending(&self) -> Vec<Candidate> {
-        let acting = self.pages.values().filter(|p| p.policy.act);
-        acting.flat_map(|p| p.scopes.values()).filter(|s| !s.in_flight).filter_map(|s| s.candidate.clone()).collect()
+    pub fn pending(&mut self) -> Vec<Candidate> {
+        let pages = &self.pages;
+        self.waiting.retain(|scope| pages.get(&scope.name).is_some_and(|page| page.candidate(&scope.partition).is_some()));
+        let ready = |scope: &Scope| {
+            let page = pages.get(&scope.name).filter(|page| page.policy.act)?;
+            // a table under two names is worked on under the one looked at last
+            let named = self.names.get(&page.facts.ident) == Some(&scope.name);
+            page.candidate(&scope.partition).filter(|_| named).cloned()
+        };
+        self.waiting.iter().filter_map(ready).collect()
     }
 
-    /// Every candidate with what it waits for, best first.
-    pub fn candidates(&self) -> Vec<(Scope, Candidate, f64, String)> {
-        let mut all: Vec<_> = self
-            .pages
-            .iter()
-            .flat_map(|(name, page)| page.scopes.iter().map(move |(key, scope)| (name, page, key, scope)))
-            .filter_map(|(name, page, key, scope)| {
-                let candidate = scope.candidate.clone()?;
-                let waits_for = if page.policy.act { scope.waits_for.clone() } else { "act is off: this is advice".to_owned() };
-                Some((Scope { name: name.clone(), partition: key.clone() }, candidate, scope.score, waits_for))
-            })
-            .collect();
-        all.sort_by(|a, b| b.1.urgent.cmp(&a.1.urgent).then(b.2.total_cmp(&a.2)).then_with(|| a.0.cmp(&b.0)));
+    /// Every candidate, best first.
+    pub fn candidates(&self) -> Vec<Waiting> {
+        let row = |scope: &Scope| {
+            let page = self.pages.get(&scope.name)?;
+            let candidate = page.candidate(&scope.partition)?.clone();
+            let (score, waits_for) = page.place(&scope.partition);
+            let waits_for = if page.policy.act { waits_for.to_owned() } else { "act is off: this is advice".to_owned() };
+            Some(Waiting { scope: scope.clone(), candidate, score, waits_for })
+        };
+        let mut all: Vec<Waiting> = self.waiting.iter().filter_map(row).collect();
+        all.sort_by(|a, b| {
+            b.candidate.urgent.cmp(&a.candidate.urgent).then(b.score.total_cmp(&a.score)).then_with(|| a.scope.cmp(&b.scope))
+        });
         all
     }
 
@@ -215,117 +273,30 @@ impl Book {
         let held = round.waiting.iter().chain(&round.never).map(|(ranked, denied)| (ranked, denied.to_string()));
         let started = round.started.iter().map(|(ranked, _)| (ranked, String::new()));
         for (ranked, waits_for) in held.chain(started) {
-            let Some(scope) = self.scope_of(&ranked.candidate) else { continue };
-            scope.score = ranked.score;
-            scope.waits_for = waits_for;
-        }
-    }
-
-    fn scope_of(&mut self, candidate: &Candidate) -> Option<&mut ScopePage> {
-        let page = self.pages.values_mut().find(|p| p.facts.ident == candidate.table)?;
-        page.scopes.get_mut(&candidate.scope)
-    }
-
-    /// Marks a candidate as under way.
-    pub fn begin(&mut self, candidate: &Candidate) -> Option<Begun> {
-        let page = self.pages.values_mut().find(|p| p.facts.ident == candidate.table)?;
-        let name = page.facts.name.clone();
-        let reference = page.view.reference.clone();
-        let mut policy = page.policy.clone();
-        let scope = page.scopes.get_mut(&candidate.scope)?;
-        let decision = scope.decision.clone()?;
-        scope.in_flight = true;
-        scope.candidate = None;
-        policy.max_job_bytes = policy.max_job_bytes.min(scope.max_bytes.unwrap_or(u64::MAX));
-        Some(Begun { scope: Scope { name, partition: candidate.scope.clone() }, reference, decision, policy })
-    }
-}
-
-impl Page {
-    fn enter(self, book: &mut Book) {
-        book.pages.insert(self.facts.name.clone(), self);
-    }
-
-    /// New deletes may apply where a finding of none had silenced the trigger.
-    fn learn_of_deletes(&mut self, now: &TableState, touched: &BTreeSet<PartitionKey>) {
-        let global = now.layout.global_deletes().files > self.state.layout.global_deletes().files;
-        for (key, scope) in &mut self.scopes {
-            let files = |state: &TableState| state.layout.partition(key).map_or(0, |p| p.delete_files());
-            if global || (touched.contains(key) && files(now) > files(&self.state)) {
-                scope.memory = scope.memory.after_new_delete();
+            if let Some(page) = self.names.get(&ranked.candidate.table).and_then(|name| self.pages.get_mut(name)) {
+                page.set_place(&ranked.candidate.scope, ranked.score, waits_for);
             }
         }
     }
 
-    /// What earlier work has taught.
-    pub fn memory(&self, scope: &PartitionKey) -> ScopeMemory {
-        self.scopes.get(scope).map(|s| s.memory.clone()).unwrap_or_default()
+    /// Marks a candidate as under way.
+    pub fn begin(&mut self, candidate: &Candidate) -> Option<Begun> {
+        let name = self.names.get(&candidate.table)?.clone();
+        let begun = self.pages.get_mut(&name)?.begin(&candidate.scope)?;
+        self.waiting.remove(&begun.scope);
+        Some(begun)
     }
 
-    /// Every partition's memory, to be kept over a restart.
-    pub fn memories(&self) -> Vec<(PartitionKey, ScopeMemory)> {
-        self.scopes.iter().filter(|(_, s)| s.memory != ScopeMemory::default()).map(|(k, s)| (k.clone(), s.memory.clone())).collect()
-    }
-
-    /// Changes a partition's memory.
-    pub fn remember(&mut self, scope: &PartitionKey, memory: ScopeMemory) {
-        self.scopes.entry(scope.clone()).or_default().memory = memory;
-    }
-
-    /// Named reasons for which a partition is left alone.
-    pub fn refusals(&self, scope: &PartitionKey) -> Vec<Refused> {
-        let own = self.scopes.get(scope).and_then(|s| s.refused.clone());
-        self.view.refused.iter().cloned().chain(self.disproved.clone()).chain(own).collect()
-    }
-
-    /// A plan or a rewrite was refused: until the partition changes.
-    pub fn refuse(&mut self, scope: &PartitionKey, refused: Refused) {
-        self.scopes.entry(scope.clone()).or_default().refused = Some(refused);
-    }
-
-    /// The next plan should not pass so many bytes.
-    pub fn shrink(&mut self, scope: &PartitionKey, max_bytes: Option<u64>) {
-        self.scopes.entry(scope.clone()).or_default().max_bytes = max_bytes;
-    }
-
-    /// Whether work is under way.
-    pub fn in_flight(&self, scope: &PartitionKey) -> bool {
-        self.scopes.get(scope).is_some_and(|s| s.in_flight)
-    }
-
-    /// Work has ended.
-    pub fn end(&mut self, scope: &PartitionKey) {
-        if let Some(scope) = self.scopes.get_mut(scope) {
-            scope.in_flight = false;
+    /// Work has ended: the partition is free, and is judged at the next round.
+    pub fn free(&mut self, scope: &Scope, table: TableIdent, now_ms: i64) {
+        let Some(page) = self.pages.get_mut(&scope.name).filter(|page| page.facts.ident == table) else { return };
+        if !page.end(&scope.partition) {
+            return;
         }
-    }
-
-    /// A partition has no files any more.
-    pub fn close(&mut self, scope: &PartitionKey) {
-        if !self.in_flight(scope) {
-            self.scopes.remove(scope);
+        if let Some(at_ms) = page.take_due(&scope.partition) {
+            self.due.remove(&(at_ms, scope.clone()));
         }
-    }
-
-    /// The spec of a partition.
-    pub fn spec(&self, scope: &PartitionKey) -> Option<&SpecInfo> {
-        self.view.specs.get(&scope.spec_id).map(Arc::as_ref)
-    }
-
-    /// Keeps a decision, and the work that it asks for.
-    pub fn keep(&mut self, decision: Decision, limits: &BudgetLimits) {
-        let scope = self.scopes.entry(decision.scope.clone()).or_default();
-        let bytes = decision.traits.data_bytes.min(self.policy.max_job_bytes);
-        let bound = bound_for(&self.policy, limits, bytes);
-        scope.candidate = Candidate::of(&decision, self.policy.gain_weight, bound);
-        if !matches!(decision.verdict, Verdict::Queued { .. } | Verdict::Now { .. }) {
-            scope.waits_for.clear();
-        }
-        scope.decision = Some(decision);
-    }
-
-    /// The last decision on each partition, ascending by key.
-    pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
-        self.scopes.values().filter_map(|s| s.decision.as_ref())
+        page.set_due(&scope.partition, now_ms);
+        self.due.insert((now_ms, scope.clone()));
     }
 }

@@ -2,127 +2,264 @@
 
 use std::sync::Arc;
 
-use crate::act::{JobResult, Journal, Verdict as JobVerdict};
-use crate::decide::budget::Reservation;
+use crate::act::{JobResult, Verdict as JobVerdict};
+use crate::decide::ScopeMemory;
+use crate::decide::budget::{Denied, Reservation};
 use crate::decide::maturity::Gained;
 use crate::decide::plan::{Cause, Order, max_deletes_on_file, plans};
 use crate::lake::Error;
 use crate::model::decision::{Decision, Reason, Verdict};
 use crate::model::event::{Certainty, Door, Event};
-use crate::model::ident::{TableIdent, TableName};
-use crate::model::plan::Plan;
-use crate::model::policy::Rule;
+use crate::model::plan::{Bound, Plan};
+use crate::model::policy::{Policy, Rule};
 use crate::model::refusal::{Refusal, Refused};
+use crate::settings;
 use crate::telemetry::{self, JobEnd};
 
 use super::Loop;
-use super::book::{Begun, Page, Scope};
+use super::book::{Await, Begun, Page};
 
-/// The journal's kind of what partitions remember.
-const MEMORY: &str = "scope-memory";
-const MEMORY_VERSION: u32 = 1;
+/// Conflicts with writers in a row after which a partition is held.
+const FREE_CONFLICTS: u32 = 2;
 
-impl Loop {
-    /// Carries out what a decision asked for, as far as the budget lasts; the
-    /// rest is judged again.
-    pub(super) async fn carry_out(self: Arc<Self>, begun: Begun, reservation: Reservation) {
-        let planned = self.plan(&begun).await;
-        self.budget().settle(reservation, 0.0, self.now());
-        match planned {
-            Ok(Ok(plans)) => {
-                for plan in plans {
-                    if !self.run_one(&begun, &plan).await {
-                        break;
-                    }
-                }
-            }
-            Ok(Err(reason)) => self.found_nothing(&begun, reason),
-            Err(error) => self.could_not_plan(&begun, &error),
+/// A partition on which work is under way; free again when dropped, whatever
+/// ended the work.
+pub(super) struct Place {
+    of: Arc<Loop>,
+    begun: Begun,
+    ended: bool,
+}
+
+impl Place {
+    pub(super) fn new(of: &Arc<Loop>, begun: Begun) -> Self {
+        Self { of: Arc::clone(of), begun, ended: false }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let (scope, now_ms) = (&self.begun.scope, self.of.now());
+        if !self.ended {
+            tracing::error!(table = %scope.name, scope = %scope.partition, "work on a partition was broken off: a defect, or the process ends");
+            self.of.with_page(&self.begun, |page| page.hold(&scope.partition, 0, now_ms));
         }
-        self.end(&begun).await;
+        // the next round judges it
+        self.of.book().free(scope, self.begun.table, now_ms);
+        self.of.changed.notify_one();
+    }
+}
+
+/// A reservation; settled when dropped, at the worst that may have been spent.
+pub(super) struct Held {
+    of: Arc<Loop>,
+    reservation: Option<Reservation>,
+    at_worst: f64,
+}
+
+impl Held {
+    /// What was set aside before it is known what it will be spent on.
+    pub(super) fn new(of: &Arc<Loop>, reservation: Reservation) -> Self {
+        Self { of: Arc::clone(of), reservation: Some(reservation), at_worst: 0.0 }
     }
 
-    /// The exact files, from a fresh load.
-    async fn plan(&self, begun: &Begun) -> Result<Result<Vec<Plan>, Reason>, Error> {
-        let Some(table) = self.parts.format.load(&begun.scope.name, &begun.reference).await? else {
-            return Ok(Err(Reason::NothingToGain));
-        };
-        let files = table.scope(&begun.scope.partition).await?;
-        self.with_page(&begun.scope.name, |page| {
-            let memory = page.memory(&begun.scope.partition);
-            page.remember(
-                &begun.scope.partition,
-                crate::decide::ScopeMemory { max_deletes_on_file: Some(max_deletes_on_file(&files)), ..memory },
-            );
-        });
-        let Some(cause) = Cause::of(&begun.decision, &begun.policy) else { return Ok(Err(Reason::NothingToGain)) };
+    /// Gives back what is held and sets `bound` aside instead, in one step: no
+    /// other work comes in between.
+    fn exchange(&mut self, bound: &Bound) -> Result<(), Denied> {
+        let now_ms = self.of.now();
+        let mut budget = self.of.budget();
+        if let Some(reservation) = self.reservation.take() {
+            budget.settle(reservation, 0.0, now_ms);
+        }
+        self.reservation = Some(budget.reserve(bound, now_ms)?);
+        self.at_worst = bound.gb_hours;
+        Ok(())
+    }
+
+    fn settle(&mut self, spent: f64) {
+        if let Some(reservation) = self.reservation.take() {
+            self.of.budget().settle(reservation, spent, self.of.now());
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.settle(self.at_worst);
+    }
+}
+
+/// What a fresh look at a partition's files shows.
+enum Found {
+    /// What to rewrite, and under which policy.
+    Plans(Vec<Plan>, Box<Policy>),
+    /// No work, for this reason.
+    Nothing(Reason, Box<Policy>),
+    /// The table is not the one that was judged, or is no longer to be worked on.
+    Moved,
+}
+
+/// Carries out what a decision asked for, as far as the budget lasts; the rest
+/// is judged again.
+pub(super) async fn carry_out(mut place: Place, mut held: Held) {
+    let of = Arc::clone(&place.of);
+    let begun = &place.begun;
+    match of.plan(begun).await {
+        Ok(Found::Plans(plans, policy)) => {
+            for plan in plans {
+                if of.is_stopping() || !of.run_one(begun, &policy, &plan, &mut held).await {
+                    break;
+                }
+            }
+        }
+        Ok(Found::Nothing(reason, policy)) => of.found_nothing(begun, &policy, reason),
+        Ok(Found::Moved) => of.look_again(begun),
+        Err(error) => of.could_not_plan(begun, &error),
+    }
+    held.settle(0.0);
+    of.keep_memory(begun).await;
+    place.ended = true;
+}
+
+impl Loop {
+    /// The exact files, from a fresh load, under the policy of that load: a table
+    /// that was switched off, or replaced, since it was judged is left alone.
+    async fn plan(&self, begun: &Begun) -> Result<Found, Error> {
+        let (name, scope) = (&begun.scope.name, &begun.scope.partition);
+        let Some(table) = self.parts.format.load(name, &begun.reference).await? else { return Ok(Found::Moved) };
         let view = table.view();
-        let order = Order {
-            table: view.ident,
-            name: &view.name,
-            reference: &begun.reference,
-            policy: &begun.policy,
-            limits: &self.limits,
-            cause: &cause,
-        };
-        Ok(plans(&order, &files))
+        let (mut policy, _) = settings::resolve(&self.parts.settings, name, &view.properties);
+        if view.ident != begun.table || !policy.enabled || !policy.act {
+            return Ok(Found::Moved);
+        }
+        policy.max_job_bytes = policy.max_job_bytes.min(begun.max_bytes);
+        if let Some(refused) = view.refused.first() {
+            return Ok(Found::Nothing(Reason::Refused(refused.clone()), Box::new(policy)));
+        }
+        let Some(cause) = Cause::of(&begun.decision, &policy) else { return Ok(Found::Moved) };
+        let files = table.scope(scope).await?;
+        self.with_page(begun, |page| {
+            let memory = ScopeMemory { max_deletes_on_file: Some(max_deletes_on_file(&files)), ..page.memory(scope) };
+            page.remember(scope, memory);
+        });
+        let order = Order { table: view.ident, name, reference: &begun.reference, policy: &policy, limits: &self.limits, cause: &cause };
+        Ok(match plans(&order, &files) {
+            Ok(plans) => Found::Plans(plans, Box::new(policy)),
+            Err(reason) => Found::Nothing(reason, Box::new(policy)),
+        })
     }
 
     /// Runs one plan within its own reservation. Gives back whether the next
     /// plan of the partition should be tried.
-    async fn run_one(&self, begun: &Begun, plan: &Plan) -> bool {
-        let reserved = self.budget().reserve(&plan.bound, self.now());
-        let Ok(reservation) = reserved else { return false };
-        let result = self.parts.act.run(plan, None).await;
-        self.budget().settle(reservation, result.numbers.gb_hours, self.now());
-        tell(&result);
-        self.learn(begun, plan, &result);
-        if let Some(snapshot_id) = result.numbers.snapshot_id {
-            self.hear_own(plan, snapshot_id);
+    async fn run_one(&self, begun: &Begun, policy: &Policy, plan: &Plan, held: &mut Held) -> bool {
+        let scope = &begun.scope.partition;
+        if let Err(denied) = held.exchange(&plan.bound) {
+            let now_ms = self.now();
+            self.with_page(begun, |page| {
+                page.hold(scope, FREE_CONFLICTS, now_ms);
+                page.set_place(scope, 0.0, denied.to_string());
+            });
+            return false;
         }
+        let result = self.parts.act.run(plan, None).await;
+        held.settle(result.numbers.gb_hours);
+        tell(&result);
+        self.learn(begun, policy, plan, &result);
         result.verdict == JobVerdict::Committed
     }
 
-    fn learn(&self, begun: &Begun, plan: &Plan, result: &JobResult) {
+    fn learn(&self, begun: &Begun, policy: &Policy, plan: &Plan, result: &JobResult) {
         let scope = &begun.scope.partition;
         let now_ms = self.now();
         match &result.verdict {
-            JobVerdict::Committed => self.with_page(&begun.scope.name, |page| {
-                let gained = Gained {
-                    at_ms: now_ms,
-                    files_in: result.numbers.files_in,
-                    files_out: result.numbers.files_out,
-                    deletes_applied: plan.inputs.iter().map(|f| f.deletes.len() as u64).sum(),
-                };
-                page.remember(scope, page.memory(scope).after_rewrite(&begun.policy, &gained));
-                page.shrink(scope, None);
-            }),
-            JobVerdict::Refused { refused } => self.with_page(&begun.scope.name, |page| page.refuse(scope, refused.clone())),
-            JobVerdict::Disproved { error } => {
-                tracing::error!(table = %plan.name, %scope, %error, "a proof failed: nothing was committed, and the table is left alone from here on");
-                self.with_page(&begun.scope.name, |page| {
-                    page.disproved = Some(Refused::new(Refusal::Damaged, format!("a rewrite was disproved: {error}")))
+            JobVerdict::Committed => self.landed(begun, policy, plan, result),
+            // space comes back without the partition changing
+            JobVerdict::Refused { refused } if refused.refusal == Refusal::NoSpace => self.failed(begun, policy, plan, result),
+            JobVerdict::Refused { refused } => self.with_page(begun, |page| page.refuse(scope, refused.clone())),
+            JobVerdict::Disproved { error } => self.disproved(begun, error),
+            JobVerdict::Replan { max_bytes, .. } => {
+                self.with_page(begun, |page| {
+                    page.hold(scope, FREE_CONFLICTS, now_ms);
+                    if max_bytes.is_some() {
+                        page.shrink(scope, *max_bytes);
+                    }
                 });
+                self.look_again(begun);
             }
-            JobVerdict::Replan { max_bytes, .. } => self.with_page(&begun.scope.name, |page| page.shrink(scope, *max_bytes)),
-            JobVerdict::Busy | JobVerdict::Paused | JobVerdict::Dropped { .. } => {}
-            JobVerdict::Failed { .. } | JobVerdict::Stopped { .. } | JobVerdict::Cancelled | JobVerdict::Unresolved { .. } => {
-                tracing::warn!(table = %plan.name, %scope, verdict = %result.verdict.note(), "job did not land");
-                // as after work that gained nothing: what fails again and again is tried ever more seldom
-                self.with_page(&begun.scope.name, |page| {
-                    page.remember(scope, page.memory(scope).after_empty_plan(&begun.policy, now_ms, false))
-                });
+            JobVerdict::Dropped { .. } => {
+                self.with_page(begun, |page| page.hold(scope, FREE_CONFLICTS, now_ms));
+                self.look_again(begun);
             }
+            JobVerdict::Busy | JobVerdict::Paused | JobVerdict::Unresolved { .. } => {
+                self.with_page(begun, |page| page.hold(scope, 0, now_ms));
+            }
+            JobVerdict::Failed { .. } | JobVerdict::Stopped { .. } | JobVerdict::Cancelled => self.failed(begun, policy, plan, result),
         }
     }
 
-    fn found_nothing(&self, begun: &Begun, reason: Reason) {
+    fn landed(&self, begun: &Begun, policy: &Policy, plan: &Plan, result: &JobResult) {
         let scope = &begun.scope.partition;
-        let for_deletes = asked_by_deletes(&begun.decision);
         let now_ms = self.now();
-        self.with_page(&begun.scope.name, |page| match reason {
+        let gained = Gained {
+            at_ms: now_ms,
+            files_in: result.numbers.files_in,
+            files_out: result.numbers.files_out,
+            deletes_applied: plan.inputs.iter().map(|f| f.deletes.len() as u64).sum(),
+        };
+        self.with_page(begun, |page| {
+            page.remember(scope, page.memory(scope).after_rewrite(policy, &gained));
+            page.shrink(scope, None);
+            page.release(scope);
+            page.await_look(scope, Await { snapshot_id: result.numbers.snapshot_id, since_ms: now_ms });
+        });
+        // our own commit is looked at like any other
+        self.hear_own(begun, result.numbers.snapshot_id);
+    }
+
+    /// What was read for nothing is tried ever more seldom, as work that gained
+    /// nothing; what did not get that far is tried again soon.
+    fn failed(&self, begun: &Begun, policy: &Policy, plan: &Plan, result: &JobResult) {
+        let scope = &begun.scope.partition;
+        tracing::warn!(table = %plan.name, %scope, verdict = %result.verdict.note(), "job did not land");
+        let numbers = &result.numbers;
+        let cheap = matches!(result.verdict, JobVerdict::Failed { .. }) && numbers.wasted_bytes == 0 && numbers.bytes_read == 0;
+        let now_ms = self.now();
+        self.with_page(begun, |page| {
+            if cheap {
+                page.hold(scope, 0, now_ms);
+                return;
+            }
+            page.remember(scope, page.memory(scope).after_empty_plan(policy, now_ms, false));
+            if matches!(result.verdict, JobVerdict::Stopped { .. }) {
+                page.shrink(scope, Some((plan.input_bytes() / 2).max(1)));
+            }
+        });
+    }
+
+    fn disproved(&self, begun: &Begun, error: &str) {
+        let name = &begun.scope.name;
+        let scope = &begun.scope.partition;
+        tracing::error!(table = %name, %scope, %error, "a proof failed: nothing was committed, and the table is left alone from here on");
+        let mut all = std::collections::BTreeSet::new();
+        self.with_page(begun, |page| {
+            page.disproved =
+                Some(Refused::new(Refusal::Damaged, format!("a rewrite was disproved and not committed, please report it: {error}")));
+            all = page.partitions();
+        });
+        self.judge(name, all);
+    }
+
+    fn found_nothing(&self, begun: &Begun, policy: &Policy, reason: Reason) {
+        let scope = &begun.scope.partition;
+        let shrunken = begun.max_bytes != u64::MAX;
+        let for_deletes = asked_by_deletes(&begun.decision) && !shrunken;
+        let now_ms = self.now();
+        self.with_page(begun, |page| match reason {
             Reason::Refused(refused) => page.refuse(scope, refused),
-            _ => page.remember(scope, page.memory(scope).after_empty_plan(&begun.policy, now_ms, for_deletes)),
+            _ => {
+                page.remember(scope, page.memory(scope).after_empty_plan(policy, now_ms, for_deletes));
+                page.shrink(scope, None);
+                page.release(scope);
+            }
         });
     }
 
@@ -130,82 +267,47 @@ impl Loop {
         let scope = &begun.scope.partition;
         tracing::warn!(table = %begun.scope.name, %scope, %error, "the partition cannot be planned");
         let now_ms = self.now();
-        self.with_page(&begun.scope.name, |page| match error {
+        self.with_page(begun, |page| match error {
             Error::Refused(refused) => page.refuse(scope, refused.clone()),
-            _ => page.remember(scope, page.memory(scope).after_empty_plan(&begun.policy, now_ms, false)),
+            _ => page.hold(scope, 0, now_ms),
         });
+        if matches!(error, Error::NotFound { .. }) {
+            self.look_again(begun);
+        }
     }
 
-    /// The partition is free again: what it remembers is kept, and it is judged.
-    async fn end(&self, begun: &Begun) {
-        let Scope { name, partition } = begun.scope.clone();
-        self.with_page(&name, |page| page.end(&partition));
-        self.keep_memory(&name).await;
-        self.judge(&name, [partition].into());
-        self.changed.notify_one();
+    /// The table is not as it was judged: it is looked at before anything is
+    /// decided about the partition.
+    fn look_again(&self, begun: &Begun) {
+        let awaits = Await { snapshot_id: None, since_ms: self.now() };
+        self.with_page(begun, |page| page.await_look(&begun.scope.partition, awaits));
+        self.hear_own(begun, None);
     }
 
-    /// Our own commit is looked at like any other.
-    fn hear_own(&self, plan: &Plan, snapshot_id: i64) {
+    fn hear_own(&self, begun: &Begun, snapshot_id: Option<i64>) {
         let event = Event {
             door: Door::Own,
-            table: plan.name.clone(),
-            uuid: Some(plan.table.uuid),
-            reference: Some(plan.reference.clone()),
-            snapshots: vec![snapshot_id],
+            table: begun.scope.name.clone(),
+            uuid: Some(begun.table.uuid),
+            reference: Some(begun.reference.clone()),
+            snapshots: snapshot_id.into_iter().collect(),
             certainty: Certainty::CatalogConfirmed,
             files_added: 0,
             heard_ms: self.now(),
         };
-        let _ = self.parts.inbox.hear(event);
+        let heard = self.parts.inbox.hear(event);
+        telemetry::event_heard(Door::Own, heard);
     }
 
-    async fn keep_memory(&self, name: &TableName) {
-        let kept = self.book().page(name).map(|page| (page.facts.ident, page.memories()));
-        let Some((ident, memories)) = kept else { return };
-        let stored = match serde_json::to_vec(&memories) {
-            Ok(bytes) => {
-                let blob = crate::act::journal::Blob { version: MEMORY_VERSION, bytes };
-                self.parts.act.journal().put_blob(MEMORY, &ident.to_string(), &blob).await.map_err(|e| e.to_string())
-            }
-            Err(error) => Err(error.to_string()),
-        };
-        if let Err(error) = stored {
-            tracing::warn!(table = %name, %error, "what the partitions remember is not kept over a restart");
-        }
-    }
-
-    /// What the partitions of a table remembered before a restart.
-    pub(super) async fn restore(&self, name: &TableName, ident: TableIdent) {
-        if self.book().page(name).is_none_or(|page| page.restored) {
-            return;
-        }
-        let memories = remembered(self.parts.act.journal().as_ref(), ident).await;
-        self.with_page(name, |page| {
-            page.restored = true;
-            for (scope, memory) in memories {
-                if page.state.layout.partition(&scope).is_some() {
-                    page.remember(&scope, memory);
-                }
-            }
-        });
-    }
-
-    fn with_page(&self, name: &TableName, change: impl FnOnce(&mut Page)) {
-        if let Some(page) = self.book().page_mut(name) {
+    /// The page of the table that work was begun on, if it is there still.
+    pub(super) fn with_page(&self, begun: &Begun, change: impl FnOnce(&mut Page)) {
+        if let Some(page) = self.book().page_mut(&begun.scope.name, begun.table) {
             change(page);
         }
     }
-}
 
-async fn remembered(journal: &dyn Journal, ident: TableIdent) -> Vec<(crate::model::partition::PartitionKey, crate::decide::ScopeMemory)> {
-    match journal.blob(MEMORY, &ident.to_string()).await {
-        Ok(Some(blob)) if blob.version == MEMORY_VERSION => serde_json::from_slice(&blob.bytes).unwrap_or_default(),
-        Ok(_) => Vec::new(),
-        Err(error) => {
-            tracing::warn!(table = %ident, %error, "what the partitions remembered cannot be read");
-            Vec::new()
-        }
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(std::sync::atomic::Ordering::SeqCst)
     }
 }
 

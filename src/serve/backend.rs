@@ -47,8 +47,9 @@ pub trait Backend: Send + Sync + 'static {
     /// When the loop has stopped.
     async fn list_candidates(&self, limit: usize) -> Result<Vec<Candidate>, Error>;
 
-    /// The last decision on each partition of a table that `filter` names; on
-    /// all without one. See [`names`] for what a filter may be.
+    /// The last decision on each partition of a table; with a `filter`, those on
+    /// the partitions that it names, each followed by the few before it that are
+    /// still kept, newest first. See [`names`] for what a filter may be.
     ///
     /// # Errors
     /// As [`Backend::get_layout`].

@@ -80,7 +80,7 @@ pub fn decision(made: &Explained) -> v1::Decision {
 /// The reason in words.
 fn detail(verdict: &Verdict) -> String {
     match verdict {
-        Verdict::Not { reason: Reason::Refused(refused) } => refused.detail.clone(),
+        Verdict::Not { reason: Reason::Refused(refused) } => refused.told(),
         Verdict::Not { reason } => reason_words(reason).to_owned(),
         Verdict::Now { rule, .. } => format!("rule `{rule}` fired"),
         Verdict::Queued { .. } => "no rule fired; ranked for a round".to_owned(),

@@ -136,6 +136,23 @@ impl Settings {
         lines.join("\n")
     }
 
+    /// The same for programs.
+    pub fn summary_json(&self) -> serde_json::Value {
+        let catalog = |(name, catalog): (&String, &Catalog)| serde_json::json!({ "name": name, "uri": without_password(&catalog.uri), "warehouse": catalog.warehouse });
+        serde_json::json!({
+            "grpc": self.server.listen.to_string(),
+            "http": self.server.http.to_string(),
+            "journal": self.journal.path.display().to_string(),
+            "cache_bytes": self.cache.memory,
+            "poll_min_ms": self.poll.min_ms,
+            "poll_max_ms": self.poll.max_ms,
+            "gb_hours_per_hour": self.budget.gb_hours_per_hour,
+            "concurrent_jobs": self.budget.concurrent_jobs,
+            "catalogs": self.catalogs.iter().map(catalog).collect::<Vec<_>>(),
+            "tables": self.tables.iter().map(|rule| rule.pattern.as_str()).collect::<Vec<_>>(),
+        })
+    }
+
     fn from_section(mut top: Section<'_>, environment: &BTreeMap<String, String>) -> Self {
         let settings = Self {
             instance: top.read("instance", units::word),

@@ -28,8 +28,8 @@ pub struct Server {
 impl Default for Server {
     fn default() -> Self {
         Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 7461)),
-            http: SocketAddr::from(([127, 0, 0, 1], 7462)),
+            listen: SocketAddr::from(([127, 0, 0, 1], 7411)),
+            http: SocketAddr::from(([127, 0, 0, 1], 7412)),
             tls_cert: None,
             tls_key: None,
             token: None,
@@ -76,5 +76,5 @@ impl Server {
 
 fn address(value: &figment::value::Value) -> units::Read<SocketAddr> {
     let written = units::text(value)?;
-    written.trim().parse().map_err(|_| format!("`{written}` is not an address; write for example 127.0.0.1:7461 or [::1]:7461"))
+    written.trim().parse().map_err(|_| format!("`{written}` is not an address; write for example 127.0.0.1:7411 or [::1]:7411"))
 }

@@ -104,7 +104,7 @@ fn every_mistake_is_reported_at_once_with_its_keys_path() {
 #[test]
 fn mistakes_say_what_to_write() {
     let message = |toml: &str| mistakes(read(toml)).remove(0).1;
-    assert_eq!(message("[server]\nlisten = \"here\""), "`here` is not an address; write for example 127.0.0.1:7461 or [::1]:7461");
+    assert_eq!(message("[server]\nlisten = \"here\""), "`here` is not an address; write for example 127.0.0.1:7411 or [::1]:7411");
     assert_eq!(message("[cache]\nsize = 1"), "unknown key; known here: memory");
     assert_eq!(message("[defaults]\nrules = [\"fast\"]"), "unknown rule `fast`: write small-files, entropy or deletes");
     assert_eq!(message("[defaults]\nmemory_limit = \"1MiB\""), "expected at least 16MiB, found 1048576 bytes");
@@ -200,13 +200,13 @@ fn an_address_that_others_reach_needs_tls_and_a_token_or_a_plain_word() {
         Ok(_) => vec![],
         Err(e) => e.0.into_iter().map(|m| m.key).collect(),
     };
-    assert_eq!(keys("listen = \"0.0.0.0:7461\""), ["server.listen"]);
+    assert_eq!(keys("listen = \"0.0.0.0:7411\""), ["server.listen"]);
     assert_eq!(keys("listen = \"[::]:1\"\nhttp = \"10.0.0.1:2\""), ["server.listen", "server.http"]);
-    assert_eq!(keys("listen = \"0.0.0.0:7461\"\ninsecure = true"), [""; 0]);
-    assert_eq!(keys("listen = \"0.0.0.0:7461\"\ntls_cert = \"c\"\ntls_key = \"k\""), ["server.listen"]);
-    assert_eq!(keys("listen = \"0.0.0.0:7461\"\ntls_cert = \"c\"\ntls_key = \"k\"\ntoken = \"t\""), [""; 0]);
+    assert_eq!(keys("listen = \"0.0.0.0:7411\"\ninsecure = true"), [""; 0]);
+    assert_eq!(keys("listen = \"0.0.0.0:7411\"\ntls_cert = \"c\"\ntls_key = \"k\""), ["server.listen"]);
+    assert_eq!(keys("listen = \"0.0.0.0:7411\"\ntls_cert = \"c\"\ntls_key = \"k\"\ntoken = \"t\""), [""; 0]);
     assert_eq!(keys("tls_cert = \"c\""), ["server.tls_key"]);
-    assert_eq!(keys("listen = \"[::1]:7461\""), [""; 0]);
+    assert_eq!(keys("listen = \"[::1]:7411\""), [""; 0]);
 }
 
 #[test]

@@ -79,7 +79,7 @@ async fn a_job_past_its_bound_is_stopped_and_its_files_removed() {
     plan.bound.millis = 2_500;
     let result = world.act().await.run(&plan, None).await;
     assert_eq!(result.verdict, Verdict::Stopped { error: "stopped: the job's bound of 2 s is reached".into() });
-    assert_eq!(result.numbers.wasted_bytes, 10);
+    assert_eq!(result.numbers.wasted_bytes, 30);
     world.settle().await;
 }
 

@@ -30,7 +30,8 @@ async fn h01_a_row_deleted_by_key_during_rewrite_stays_deleted() {
 
     let outcome = t.commit(&plan, &written, "a1").await;
 
-    assert_eq!(outcome, Outcome::Conflict(Conflict::DeletesChanged { files: vec![f1.path.clone()] }));
+    // the output is as old as its input: the delete reaches it too
+    assert!(matches!(outcome, Outcome::Landed { .. }), "{outcome:?}");
     assert_eq!(t.rows().await, ["2|b"]);
 }
 

@@ -1,7 +1,22 @@
 //! H74: a rewrite that takes longer than the writers' interval always conflicts.
 
-use afterwrite::act::Verdict;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use afterwrite::act::{Act, KillSwitch, MemoryJournal, Ports, Role, Settings, Verdict, Watcher};
+use afterwrite::decide::plan::{Cause, Order, plans};
+use afterwrite::lake::Table as _;
+use afterwrite::lake::clock::{SystemChance, SystemClock};
+use afterwrite::lake::iceberg::catalog::Answer;
+use afterwrite::lake::iceberg::lake::Lake;
+use afterwrite::model::ident::MAIN;
+use afterwrite::model::partition::PartitionKey;
+use afterwrite::model::policy::{BudgetLimits, Policy};
+use iceberg::TableRequirement;
+
+use crate::fixture::{Table, Watch, row};
 use crate::flow::world::World;
 
 #[tokio::test]
@@ -27,4 +42,78 @@ async fn h74_a_group_shrinks_on_conflict_until_it_lands_between_two_commits() {
     assert!(most >= 2);
     world.lake.with(|s| s.writer_every_ms = None);
     world.settle().await;
+}
+
+/// The product's own rewrite and commit, slowed down, on a table that a writer
+/// changes every 300 ms.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn h74_a_slow_rewrite_lands_under_a_stream_of_deletes_and_appends() {
+    let t = Arc::new(Table::plain().create().await);
+    for n in 0..16 {
+        t.append((0..8).map(|i| row(n * 8 + i, "v", 0))).await;
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let writing = tokio::spawn(stream(Arc::clone(&t), Arc::clone(&stop)));
+    let ports = Ports {
+        format: Arc::new(Lake::new([Arc::clone(&t.port)])),
+        journal: Arc::new(MemoryJournal::default()),
+        clock: Arc::new(SystemClock),
+        chance: Arc::new(SystemChance),
+    };
+    let act = Act::start(ports, Role::Command, Settings::default(), KillSwitch::default()).await.unwrap();
+    // 16 files take about a second
+    let slow: Watcher = Arc::new(|_| std::thread::sleep(Duration::from_millis(60)));
+    let mut policy = Policy::default();
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        assert!(tries <= 5, "not landed within five tries");
+        let table = t.load().await;
+        let scope = table.scope(&PartitionKey::unpartitioned(0)).await.unwrap();
+        let name = &table.view.name;
+        let limits = BudgetLimits::default();
+        let order = Order { table: table.view.ident, name, reference: MAIN, policy: &policy, limits: &limits, cause: &Cause::Request };
+        let plan = plans(&order, &scope).unwrap().remove(0);
+        match act.run(&plan, Some(Arc::clone(&slow))).await.verdict {
+            Verdict::Committed => break,
+            Verdict::Replan { max_bytes, .. } => policy.max_job_bytes = max_bytes.unwrap_or(policy.max_job_bytes),
+            verdict => panic!("{verdict:?}"),
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    let (expected, commits) = writing.await.unwrap();
+    assert!(commits >= 3, "the writer did not come in between");
+    assert_eq!(t.rows().await, expected);
+}
+
+/// Deletes one row by its key, or appends one, until it is stopped: the rows that
+/// the table must hold, and how often it committed.
+async fn stream(t: Arc<Table>, stop: Arc<AtomicBool>) -> (Vec<String>, usize) {
+    let (mut rows, mut commits): (BTreeSet<i64>, usize) = ((0..128).collect(), 0);
+    for n in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        loop {
+            let base = t.load().await;
+            let change =
+                if n % 4 == 3 { t.change().append([row(1_000 + n, "v", 0)]) } else { t.change().delete_equal(&["id"], [row(n, "", 0)]) };
+            let (_, updates) = change.stage(&base).await;
+            let holds = vec![TableRequirement::RefSnapshotIdMatch { r#ref: MAIN.into(), snapshot_id: base.view.head }];
+            match t.port.commit(&base.loaded, holds, updates, &Watch::default()).await.unwrap() {
+                Answer::Landed(_) => break,
+                Answer::Moved => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        commits += 1;
+        match n % 4 {
+            3 => assert!(rows.insert(1_000 + n)),
+            _ => assert!(rows.remove(&n)),
+        }
+    }
+    let mut texts: Vec<String> = rows.iter().map(|id| format!("{id}|v")).collect();
+    texts.sort();
+    (texts, commits)
 }

@@ -30,6 +30,7 @@ mod h43_invalid_parquet;
 mod h43_spliced_files_open;
 mod h47_dropped_source_column;
 mod h54_stuck_committing;
+mod h57_replace_and_incremental_readers;
 mod h61_metrics_modes;
 mod h63_writer_properties;
 mod h67_statistics_are_carried;

@@ -141,6 +141,12 @@ class SparkHome:
         frame = self.sql(f"SELECT * FROM {self.catalog}.{table}{at}")
         return rows.digest(frame.columns, frame.toLocalIterator(prefetchPartitions=True))
 
+    def sums(self, table, snapshots):
+        """Count and sum of row hashes at each snapshot, computed by Spark itself."""
+        columns = ", ".join(self.sql(f"SELECT * FROM {self.catalog}.{table}").columns)
+        query = f"SELECT count(*), sum(CAST(xxhash64({columns}) AS DECIMAL(38, 0))) FROM {self.catalog}.{table} VERSION AS OF "
+        return {s: tuple(self.sql(query + str(s)).collect()[0]) for s in snapshots}
+
     def files(self, table, kind="data_files"):
         return [r.asDict() for r in self.sql(f"SELECT * FROM {self.catalog}.{table}.{kind}").collect()]
 
@@ -162,6 +168,17 @@ class PyIceberg:
         return rows.digest(arrow.column_names, zip(*columns) if columns else [])
 
 
+    def sums(self, table, snapshots):
+        """Count and sum of row hashes at each snapshot, over what PyIceberg reads."""
+        import duckdb
+
+        loaded, sums = self.catalog.load_table(table), {}
+        for snapshot in snapshots:
+            seen = loaded.scan(snapshot_id=snapshot).to_arrow()  # noqa: F841: named in the query
+            sums[snapshot] = duckdb.sql("SELECT count(*), sum(hash(seen)::HUGEINT) FROM seen").fetchone()
+        return sums
+
+
 def _has_map(kind):
     import pyarrow as pa
 
@@ -173,13 +190,19 @@ def _has_map(kind):
 DUCK = r"""
 import sys, json, glob, importlib.util, duckdb, rows
 con = duckdb.connect()
+con.execute("SET enable_progress_bar = false")
 for name in ("icu", "avro", "httpfs", "iceberg"):
     spec = importlib.util.find_spec("duckdb_extension_" + name)
     con.execute("LOAD '%s'" % glob.glob(list(spec.submodule_search_locations)[0] + "/extensions/*/" + name + ".duckdb_extension")[0])
 con.execute("SET TimeZone='UTC'")
+answers = []
 for statement in json.loads(sys.argv[1]):
     result = con.execute(statement)
-if result is not None and result.description:
+    if len(sys.argv) > 2:
+        answers.append([str(v) for v in result.fetchone()])
+if answers:
+    print(json.dumps(answers))
+elif result is not None and result.description:
     names = [d[0] for d in result.description]
     d = rows.Digest(names)
     while batch := result.fetchmany(10000):
@@ -195,9 +218,16 @@ class DuckDB:
     def __init__(self, home):
         self.home = home
 
-    def run(self, *statements):
+    def sums(self, table, snapshots):
+        """Count and sum of row hashes at each snapshot, computed by DuckDB itself."""
+        location = pointer(self.home, table)
+        query = "SELECT count(*), sum(hash(seen)::HUGEINT) FROM iceberg_scan('{}', snapshot_from_id={}) seen"
+        answers = self.run(*(query.format(location, s) for s in snapshots), each=True)
+        return {s: tuple(answer) for s, answer in zip(snapshots, answers)}
+
+    def run(self, *statements, each=False):
         done = subprocess.run(
-            [sys.executable, "-c", DUCK, json.dumps(statements)], capture_output=True, text=True, timeout=600, cwd=os.path.dirname(__file__)
+            [sys.executable, "-c", DUCK, json.dumps(statements), *(["each"] if each else [])], capture_output=True, text=True, timeout=600, cwd=os.path.dirname(__file__)
         )
         assert done.returncode == 0, f"duckdb: {statements}\n{done.stderr}"
         return tuple(json.loads(done.stdout)) if done.stdout.strip() else None

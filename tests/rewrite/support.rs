@@ -67,7 +67,8 @@ impl Lake {
     /// Encodes batches under an attempt's name.
     pub async fn encode(&self, attempt: &str, batches: Vec<RecordBatch>, target: u64, memory: u64) -> Result<Vec<Made>> {
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-        let plan = plan(vec![live("memory://wh/db/t/data/in.parquet", 1, rows as u64)], target, memory);
+        let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
+        let plan = plan(vec![live("memory://wh/db/t/data/in.parquet", bytes as u64, rows as u64)], target, memory);
         let job = Job::new(&self.io, &self.metadata, &plan, &AttemptId(attempt.into()), &self.watch)?;
         let schema = arrow_schema(self.metadata.current_schema())?;
         let source = Rows { schema, batches: batches.into(), read: 0 };

@@ -1,5 +1,6 @@
 //! Opening the journal file: whose it is, which version, and its tables.
 
+use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use super::{Error, Result};
 const APPLICATION: i64 = 0x6166_7772;
 /// The newest schema known here.
 const VERSION: i64 = 1;
+/// What a SQLite file begins with.
+const MAGIC: &[u8] = b"SQLite format 3\0";
 /// How long a write waits for another process.
 const BUSY: Duration = Duration::from_secs(20);
 
@@ -67,6 +70,9 @@ pub(super) async fn open(path: &Path) -> Result<SqlitePool> {
     if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
         std::fs::create_dir_all(parent).map_err(|e| Error::Unavailable { path: shown.clone(), why: e.to_string() })?;
     }
+    if !may_be_sqlite(path).map_err(|e| Error::Unavailable { path: shown.clone(), why: e.to_string() })? {
+        return Err(Error::Foreign { path: shown });
+    }
     let options = SqliteConnectOptions::new().filename(path).create_if_missing(true).busy_timeout(BUSY).foreign_keys(true);
     let mut first = options.connect().await.map_err(|e| not_ours(&shown, &e))?;
     check(&mut first, &shown).await?;
@@ -75,6 +81,18 @@ pub(super) async fn open(path: &Path) -> Result<SqlitePool> {
     let pool = SqlitePoolOptions::new().max_connections(4).connect_with(options).await.map_err(unavailable)?;
     migrate(&pool, &shown).await?;
     Ok(pool)
+}
+
+/// Whether a file is absent, empty, or begins as SQLite's do. SQLite itself takes
+/// a file shorter than a page for an empty one, whatever is in it, and would
+/// write over it.
+fn may_be_sqlite(path: &Path) -> std::io::Result<bool> {
+    let mut head = Vec::new();
+    match std::fs::File::open(path) {
+        Ok(file) => file.take(MAGIC.len() as u64).read_to_end(&mut head).map(|_| head.is_empty() || head == MAGIC),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
 async fn check(connection: &mut SqliteConnection, path: &str) -> Result<i64> {

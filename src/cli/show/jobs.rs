@@ -14,7 +14,7 @@ pub struct JobRow {
     pub table: String,
     /// The partition's label.
     pub partition: String,
-    /// Its state in the journal: `requested`, `inflight`, `unknown`, `committed`,
+    /// Its state in the journal: `requested`, `inflight`, `resolving`, `committed`,
     /// `failed`, `cancelled`.
     pub state: String,
     /// Why it was made: a rule's name, `score`, or `request`.
@@ -31,7 +31,7 @@ pub struct JobRow {
     pub changed_ms: i64,
     /// Its snapshot.
     pub snapshot_id: Option<String>,
-    /// What went wrong; empty when nothing did.
+    /// What went wrong, or that its process is gone; empty when nothing did.
     pub error: String,
 }
 

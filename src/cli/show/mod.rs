@@ -39,12 +39,16 @@ pub fn json_lines<T: Serialize>(rows: &[T]) -> String {
     lines.join("\n")
 }
 
-/// Prints a text and a line end to standard output. A reader that has gone
+/// Prints a text and a line end to standard output; nothing for no text, so that
+/// no rows are no lines. A reader that has gone
 /// (`| head`) is no error.
 ///
 /// # Errors
 /// When standard output cannot be written for another reason.
 pub fn print(text: &str) -> io::Result<()> {
+    if text.is_empty() {
+        return Ok(());
+    }
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -109,7 +109,7 @@ fn a_reason_that_passes_says_when_and_a_refusal_what_was_found() {
     let quiet = sentence(Reason::QuietWindow { until_ms: 60_000 });
     assert_eq!(quiet, format!("{head} (quiet-window): written to too recently; until 1970-01-01T00:01:00Z"));
     let refused = sentence(Reason::Refused(Refused::new(Refusal::Encrypted, "key metadata on\u{1b} a.parquet")));
-    assert_eq!(refused, format!("{head} (encrypted): key metadata on\\u{{1b}} a.parquet"));
+    assert_eq!(refused, format!("{head} (encrypted): key metadata on\\u{{1b}} a.parquet; compact it with an engine that holds the keys"));
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub struct PlanRow {
     pub spec_id: i32,
     /// The snapshot planned on.
     pub snapshot_id: Option<String>,
-    /// `now`, `queued`, `not`.
+    /// `rewrite`, `leave`, `refused`, `failed`.
     pub verdict: String,
     /// The rule, or the reason for leaving it alone.
     pub reason: String,
@@ -92,8 +92,8 @@ pub struct CompactRow {
     pub partition: String,
     /// The partition spec.
     pub spec_id: i32,
-    /// `landed`, `planned` (a dry run), `left-alone`, `refused`, `conflict`,
-    /// `rejected`, `unknown`, `failed`.
+    /// `committed`, `planned` (a dry run), `left`, `refused`, `conflict`, `busy`,
+    /// `disproved`, `stopped`, `cancelled`, `unknown`, `failed`.
     pub result: String,
     /// The rule or request that asked for it, or why it was left alone.
     pub decision: String,

@@ -70,7 +70,7 @@ fn a_plan_names_everything_that_it_stands_on() {
     assert_eq!(plan.target_file_size, 8 * MIB);
     assert_eq!(
         plan.bound,
-        Bound { gb_hours: super::super::budget::gb_hours(512 << 20, plan.bound.millis), millis: 60_167, memory: 512 << 20 }
+        Bound { gb_hours: super::super::budget::gb_hours(512 << 20, plan.bound.millis), millis: 60_671, memory: 512 << 20 }
     );
 }
 

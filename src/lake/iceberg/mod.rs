@@ -1,5 +1,6 @@
 //! Apache Iceberg behind the [`Format`](crate::lake::Format) port.
 
+pub mod append;
 pub mod catalog;
 pub mod commit;
 pub mod hash;

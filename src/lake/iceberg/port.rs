@@ -64,6 +64,10 @@ impl Table for IcebergTable {
         commit::commit(self, plan, written, commit).await
     }
 
+    fn history(&self) -> Vec<String> {
+        self.loaded.metadata.metadata_log().iter().map(|log| log.metadata_file.clone()).collect()
+    }
+
     fn find_attempt(&self, attempt: &AttemptId, asserted: &str) -> Resolution {
         commit::find_attempt(self, attempt, asserted)
     }

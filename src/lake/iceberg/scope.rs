@@ -103,6 +103,9 @@ pub async fn read_state(table: &IcebergTable, head: &Head, scope: &PartitionKey)
 /// # Errors
 /// As [`read_many`].
 pub async fn read_states(table: &IcebergTable, head: &Head, scopes: &[PartitionKey]) -> Result<Vec<State>> {
+    for scope in scopes {
+        head::writable(&table.loaded.metadata, scope.spec_id)?;
+    }
     let places = places(scopes);
     let places = &places;
     let mut scans = Vec::new();

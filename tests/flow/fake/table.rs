@@ -147,13 +147,15 @@ impl Table for FakeTable {
         let mut rows = Vec::new();
         for input in &plan.inputs {
             control.check()?;
-            rows.extend(self.lake.with(|s| {
+            let read = self.lake.with(|s| {
                 s.reads += 1;
                 head.live_rows(&input.path, &s.store)
-            }));
+            });
+            let count = u64::try_from(read.len()).unwrap();
+            rows.extend(read);
             let time = self.lake.with(|s| s.rewrite_ms);
             self.lake.clock.sleep(Duration::from_millis(time)).await;
-            control.progress(u64::try_from(rows.len()).unwrap(), 10);
+            control.progress(count, 10);
         }
         let rows_in = plan.input_records();
         let rows_deleted = rows_in - u64::try_from(rows.len()).unwrap();

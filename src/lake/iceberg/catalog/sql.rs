@@ -3,7 +3,7 @@
 //! share one catalog.
 //!
 //! The pointer is a row of `iceberg_tables`; a commit is one conditional `UPDATE`
-//! of it. See [`postgres`] and [`sqlite`] for what each answer proves.
+//! of it. The modules `postgres` and `sqlite` say what each answer proves.
 
 mod database;
 mod postgres;

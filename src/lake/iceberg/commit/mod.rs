@@ -3,11 +3,11 @@
 
 mod asked;
 mod dangling;
-mod manifests;
+pub(super) mod manifests;
 mod merge;
 mod outputs;
 mod remove;
-mod replace;
+pub(super) mod replace;
 mod resolve;
 mod summary;
 mod undo;
@@ -156,7 +156,7 @@ fn change(plan: &Plan, dangling: &[LiveDelete], outputs: &[DataFile]) -> Change 
 }
 
 /// A positive snapshot id that the table does not have.
-fn free_id(metadata: &TableMetadata, nonce: u64) -> i64 {
+pub(super) fn free_id(metadata: &TableMetadata, nonce: u64) -> i64 {
     let mut id = i64::try_from(nonce >> 1).unwrap_or(1).max(1);
     while metadata.snapshot_by_id(id).is_some() {
         id = id.checked_add(1).unwrap_or(1);
@@ -199,7 +199,7 @@ fn requirements(table: &IcebergTable, head: i64) -> Vec<TableRequirement> {
 
 /// The branch moved to a snapshot, with the retention that it has. The crate
 /// keeps its references private, so they are read from the serialized metadata.
-fn branch(table: &IcebergTable, snapshot_id: i64) -> Result<SnapshotReference> {
+pub(super) fn branch(table: &IcebergTable, snapshot_id: i64) -> Result<SnapshotReference> {
     let name = &table.view.reference;
     let failed = |e: serde_json::Error| Error::damaged(&table.loaded.metadata_location, e);
     let whole = serde_json::to_value(table.loaded.metadata.as_ref()).map_err(failed)?;

@@ -74,7 +74,8 @@ impl<'a> Stream<'a> {
         }
         let limits = Limits { memory, row_group: job.properties.row_group_bytes };
         let cutter = Cutter::new(job.plan.target_file_size);
-        Ok(Self { job, schema, limits, made: Vec::new(), open: None, cutter, rows: 0, closed_bytes: 0, flushed: Flushed::default() })
+        let flushed = Flushed { input_bytes: job.plan.input_bytes(), input_records: job.plan.input_records(), ..Flushed::default() };
+        Ok(Self { job, schema, limits, made: Vec::new(), open: None, cutter, rows: 0, closed_bytes: 0, flushed })
     }
 
     /// Writes a batch; `read` are the inputs' rows read so far, where known.
@@ -146,11 +147,27 @@ struct Limits {
     row_group: u64,
 }
 
-/// Bytes of flushed row groups: in the file, and as estimated before.
+/// Bytes of flushed row groups: in the file, and as estimated before; and the
+/// inputs' bytes and rows, by which the first row group's size is judged.
 #[derive(Clone, Copy, Default)]
 struct Flushed {
     actual: u64,
     estimated: u64,
+    input_bytes: u64,
+    input_records: u64,
+}
+
+impl Flushed {
+    /// Bytes in the file of rows that are encoded and not yet compressed.
+    fn expect(&self, encoded: u64, rows: u64) -> u64 {
+        let share = |part: u64, whole: u64, of: u64| u128::from(of) * u128::from(part) / u128::from(whole.max(1));
+        let expected = match (self.estimated, self.input_records) {
+            (0, 0) => u128::from(encoded),
+            (0, records) => share(rows, records, self.input_bytes).min(encoded.into()),
+            (estimated, _) => share(self.actual, estimated, encoded),
+        };
+        u64::try_from(expected).unwrap_or(u64::MAX)
+    }
 }
 
 /// The encoder of one file. Works on a blocking thread.
@@ -210,12 +227,8 @@ impl Encoder {
 
     /// The file's size if it ended here, as far as can be told.
     fn size(&self) -> u64 {
-        let growing = self.writer.in_progress_size() as u64;
-        let expected = match self.flushed {
-            Flushed { estimated: 0, .. } => u128::from(growing),
-            Flushed { actual, estimated } => u128::from(growing) * u128::from(actual) / u128::from(estimated),
-        };
-        (self.writer.bytes_written() as u64).saturating_add(u64::try_from(expected).unwrap_or(u64::MAX))
+        let expected = self.flushed.expect(self.writer.in_progress_size() as u64, self.writer.in_progress_rows() as u64);
+        (self.writer.bytes_written() as u64).saturating_add(expected)
     }
 
     fn end(mut self) -> Encoded<(ParquetMetaData, HashMap<i32, u64>)> {
@@ -251,7 +264,7 @@ async fn blocking<T: Send + 'static>(path: &str, work: impl FnOnce() -> Encoded<
 }
 
 fn broken(path: &str, error: ParquetError) -> Error {
-    Refused::new(Refusal::ParquetFeature, format!("{path}: {error}")).into()
+    Error::Setup(format!("{path} could not be encoded: {error}"))
 }
 
 /// The encoder takes nullability and nesting from the rows' Arrow schema and
@@ -270,4 +283,18 @@ fn same_levels(rows: &SchemaRef, table: &SchemaDescriptor) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_compressed_yet_is_expected_at_the_size_that_it_had_in_the_inputs() {
+        let none = Flushed::default();
+        let inputs = Flushed { input_bytes: 1_000, input_records: 100, ..none };
+        assert_eq!([none.expect(700, 50), inputs.expect(700, 50), inputs.expect(300, 50)], [700, 500, 300]);
+        // once a row group is flushed, its own ratio counts
+        assert_eq!(Flushed { actual: 20, estimated: 200, ..inputs }.expect(700, 50), 70);
+    }
 }

@@ -127,7 +127,7 @@ impl Packing<'_> {
                     let (front, back) = groups.split_at(groups.len() / 2);
                     left.extend([back, front]);
                 }
-                Packed::Unfit(why) => return Err(Refused::new(Refusal::ParquetFeature, why).into()),
+                Packed::Unfit(why) => return Err(Refused::new(Refusal::Damaged, why).into()),
             }
         }
         Ok(())
@@ -234,5 +234,5 @@ async fn append(groups: &[Group<'_>], columns: Vec<Joined>, writer: &mut Seriali
 }
 
 fn broken(path: &str, error: ParquetError) -> Error {
-    Refused::new(Refusal::ParquetFeature, format!("{path}: {error}")).into()
+    Error::Setup(format!("{path} could not be written: {error}"))
 }

@@ -21,7 +21,6 @@ use super::parts::{Group, MOST_GROUPS, nans_of, span};
 use super::sink::Sink;
 use crate::lake::iceberg::properties::{CREATED_BY, schema_note};
 use crate::lake::{Error, Result};
-use crate::model::refusal::{Refusal, Refused};
 use crate::parquet::tap::Tap;
 
 /// A row group no larger than this is read in one request.
@@ -63,7 +62,7 @@ impl Copy<'_> {
             .build();
         let schema = first.input.footer.file_metadata().schema_descr().root_schema_ptr();
         let path = sink.path().to_owned();
-        let failed = |e| broken(&path, e);
+        let failed = |e| Error::Setup(format!("{path} could not be written: {e}"));
         let mut writer = SerializedFileWriter::new(sink.tap(), schema, Arc::new(properties)).map_err(failed)?;
         let indexed = groups.iter().all(Group::is_indexed);
         for group in groups {
@@ -80,7 +79,7 @@ impl Copy<'_> {
     /// an offset index for every chunk of a file or for none.
     async fn group(&mut self, group: Group<'_>, indexed: bool, writer: &mut SerializedFileWriter<Tap>, sink: &mut Sink<'_>) -> Result<()> {
         let path = &group.input.path;
-        let failed = |e| broken(path, e);
+        let failed = |e: ParquetError| Error::damaged(path, format!("a row group cannot be copied: {e}"));
         let ranges = group.ranges()?;
         let whole = span(&ranges).filter(|span| span.end - span.start <= ONE_READ);
         let mut window = match whole {
@@ -131,10 +130,6 @@ impl Copy<'_> {
             Err(error) => Err(Error::damaged(&input.path, format!("bloom filter of {}: {error}", chunk.column_path()))),
         }
     }
-}
-
-fn broken(path: &str, error: ParquetError) -> Error {
-    Refused::new(Refusal::ParquetFeature, format!("{path}: {error}")).into()
 }
 
 /// Bytes of a file from a position on.

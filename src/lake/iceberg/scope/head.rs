@@ -1,7 +1,9 @@
 //! The head of a table's branch: its snapshot and its manifest list, with the
 //! partition summaries that the projected reader leaves out.
 
-use iceberg::spec::{FormatVersion, ManifestContentType, ManifestFile, ManifestList, SchemaRef, SnapshotRef, StructType, TableMetadata};
+use iceberg::spec::{
+    FormatVersion, ManifestContentType, ManifestFile, ManifestList, PrimitiveType, SchemaRef, SnapshotRef, StructType, TableMetadata, Type,
+};
 
 use crate::lake::iceberg::store::Store;
 use crate::lake::iceberg::table::IcebergTable;
@@ -88,6 +90,23 @@ pub fn partition_type(metadata: &TableMetadata, spec_id: i32) -> Option<StructTy
     schemas(metadata).find_map(|schema| spec.partition_type(schema).ok())
 }
 
+/// Refuses a spec with a uuid among its partition values: the manifest writer
+/// takes none, so a rewrite would be done and could not be committed.
+///
+/// # Errors
+/// With [`Refusal::ColumnType`] for such a spec.
+pub fn writable(metadata: &TableMetadata, spec_id: i32) -> Result<()> {
+    let kind = partition_type(metadata, spec_id);
+    let mut fields = kind.iter().flat_map(|kind| kind.fields());
+    match fields.find(|f| matches!(*f.field_type, Type::Primitive(PrimitiveType::Uuid))) {
+        Some(f) => {
+            let found = format!("partition field {} of spec {spec_id} is a uuid, which manifests written here cannot hold", f.name);
+            Err(Refused::new(Refusal::ColumnType, found).into())
+        }
+        None => Ok(()),
+    }
+}
+
 /// The current schema, then the older ones, newest first.
 pub fn schemas(metadata: &TableMetadata) -> impl Iterator<Item = &SchemaRef> {
     let mut older: Vec<_> = metadata.schemas_iter().collect();
@@ -99,4 +118,44 @@ pub fn schemas(metadata: &TableMetadata) -> impl Iterator<Item = &SchemaRef> {
 /// not list is none.
 pub fn is_unpartitioned(metadata: &TableMetadata, spec_id: i32) -> bool {
     metadata.partition_spec_by_id(spec_id).is_some_and(|s| s.is_unpartitioned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use iceberg::TableCreation;
+    use iceberg::spec::{NestedField, Schema, TableMetadataBuilder, Transform, UnboundPartitionSpec};
+
+    use super::*;
+
+    fn partitioned_by_uuid(transform: Transform) -> TableMetadata {
+        let fields = [NestedField::optional(1, "u", Type::Primitive(PrimitiveType::Uuid)).into()];
+        let spec = UnboundPartitionSpec::builder().add_partition_field(1, "part", transform).unwrap().build();
+        let creation = TableCreation::builder()
+            .name("t".into())
+            .location("memory:/t".into())
+            .schema(Schema::builder().with_fields(fields).build().unwrap())
+            .partition_spec(spec)
+            .properties(HashMap::new())
+            .build();
+        TableMetadataBuilder::from_table_creation(creation).unwrap().build().unwrap().metadata
+    }
+
+    #[test]
+    fn a_spec_whose_manifests_cannot_be_written_is_refused_before_any_work() {
+        let metadata = partitioned_by_uuid(Transform::Identity);
+        let refused = match writable(&metadata, metadata.default_partition_spec_id()) {
+            Err(Error::Refused(refused)) => refused,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(refused.refusal, Refusal::ColumnType);
+        assert_eq!(refused.detail, "partition field part of spec 0 is a uuid, which manifests written here cannot hold");
+    }
+
+    #[test]
+    fn a_bucket_of_a_uuid_is_a_number_and_is_no_obstacle() {
+        let metadata = partitioned_by_uuid(Transform::Bucket(4));
+        assert!(writable(&metadata, metadata.default_partition_spec_id()).is_ok());
+    }
 }

@@ -1,0 +1,189 @@
+//! What is refused is refused by name, with what was found and where; nothing is
+//! changed, and the rest of the table is compacted.
+
+use std::sync::Arc;
+
+use afterwrite::lake::Table as _;
+use afterwrite::model::refusal::Refusal;
+use arrow_array::{Int32Array, Int64Array, RecordBatch, StringArray};
+use iceberg::TableUpdate;
+use iceberg::spec::{
+    DataContentType, DataFileBuilder, DataFileFormat, Literal, NestedField, PrimitiveLiteral, PrimitiveType, Struct, Type,
+};
+use serde_json::{Value, json};
+
+use super::NAME;
+use crate::fixture::process::{Place, local};
+use crate::fixture::{File, Spec, Table, files, row};
+
+/// A table whose partition 7 cannot be compacted, with what `compact` says of it.
+struct Case {
+    place: Place,
+    table: Table,
+    arguments: Vec<&'static str>,
+    found: &'static str,
+}
+
+impl Case {
+    async fn new(settings: &str, spec: impl FnOnce(Spec) -> Spec, found: &'static str) -> Self {
+        let place = Place::new(settings);
+        let table = spec(Table::partitioned_by_p()).in_sqlite(place.path()).create().await;
+        Self { place, table, arguments: vec![], found }
+    }
+
+    async fn with_files(spec: impl FnOnce(Spec) -> Spec, found: &'static str) -> Self {
+        let case = Self::new("", spec, found).await;
+        case.table.append([row(1, "a", 7)]).await;
+        case.table.append([row(2, "b", 7)]).await;
+        case
+    }
+
+    /// Describes a file of partition 7 that is not written.
+    fn described(&self, name: &str, change: impl FnOnce(&mut DataFileBuilder)) -> File {
+        let path = format!("file://{}/warehouse/ns/t/data/{name}", self.place.path().display());
+        let mut builder = DataFileBuilder::default();
+        builder.content(DataContentType::Data).file_path(path.clone()).file_format(DataFileFormat::Parquet);
+        builder.partition(Struct::from_iter([Some(Literal::int(7))])).partition_spec_id(0).record_count(1).file_size_in_bytes(100);
+        change(&mut builder);
+        let partition = afterwrite::model::partition::PartitionKey {
+            spec_id: 0,
+            tuple: Arc::from([Some(afterwrite::model::partition::Value::Int(7))]),
+        };
+        File { path, data: builder.build().unwrap(), partition }
+    }
+
+    async fn add(&self, file: File) {
+        self.table.change().add_file(file).commit().await;
+    }
+}
+
+async fn case(refusal: Refusal) -> Option<Case> {
+    let case = match refusal {
+        Refusal::FormatVersion => Case::new("", Spec::v3, "format version 3").await,
+        Refusal::Encrypted => Case::with_files(|s| s.property("encryption.key-id", "k"), "encryption").await,
+        Refusal::FileFormat => {
+            let case = Case::with_files(|s| s, "x.orc: is Orc, not Parquet").await;
+            case.add(case.described("x.orc", |b| {
+                b.file_format(DataFileFormat::Orc);
+            }))
+            .await;
+            case
+        }
+        // tables of format 3 alone have vectors, and are refused as a whole
+        Refusal::DeletionVector => return None,
+        Refusal::NoFieldIds => without_ids().await,
+        Refusal::ColumnType => {
+            let columns =
+                [("id", PrimitiveType::Long), ("v", PrimitiveType::String), ("p", PrimitiveType::Int), ("at", PrimitiveType::TimestampNs)];
+            Case::with_files(|s| s.columns(&columns), "column at: timestamp_ns is not written").await
+        }
+        Refusal::DefaultValue => {
+            let case = Case::with_files(|s| s, "column d has an initial default").await;
+            let added = NestedField::optional(9, "d", Type::Primitive(PrimitiveType::Long));
+            let added = added.with_initial_default(Literal::Primitive(PrimitiveLiteral::Long(5)));
+            case.table.evolve_schema(|fields| fields.push(added)).await;
+            case
+        }
+        Refusal::UnresolvedSpec => {
+            let case = Case::with_files(|s| s, "spec 0").await;
+            case.table.evolve_spec(&[]).await;
+            case.table.evolve_schema(|fields| fields.retain(|f| f.name != "p")).await;
+            case.table.update(vec![TableUpdate::RemoveSchemas { schema_ids: vec![0] }]).await;
+            case
+        }
+        Refusal::Branch => Case { arguments: vec!["--ref", "audit"], ..Case::with_files(|s| s, "there is no branch `audit`").await },
+        Refusal::TooManyDeletes => {
+            let case = Case::with_files(|s| s.property("afterwrite.memory-limit", "16MiB"), "delete").await;
+            for n in 0..6 {
+                let keys =
+                    (0..40_000).map(|i| row(n * 40_000 + i + 100, &format!("key {i} of many that are long enough to fill the memory"), 7));
+                case.table.change().delete_equal(&["id", "v"], keys).commit().await;
+            }
+            case
+        }
+        Refusal::TooLargeForMemory => {
+            let case = Case::with_files(|s| s.property("afterwrite.memory-limit", "16MiB"), "bytes").await;
+            // digits that no encoding shortens to nothing
+            let large: String = (0..6_000_000u64).map(|n| format!("{:x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
+            case.table.append([row(3, &large, 7)]).await;
+            case
+        }
+        Refusal::Damaged => {
+            let case = Case::with_files(|s| s, ".parquet").await;
+            let bad = local(&case.table.append([row(3, "c", 7)]).await.path);
+            let length = usize::try_from(std::fs::metadata(&bad).unwrap().len()).unwrap();
+            std::fs::write(&bad, vec![0u8; length]).unwrap();
+            case
+        }
+        Refusal::NoSpace => {
+            let settings = "[budget]\ngb_hours_per_hour = 1000000\n[defaults]\ntarget_file_size = \"1000TiB\"\nmax_job_size = \"10000TiB\"\nmax_job_time = \"10000h\"\nrewrite_bytes_per_hour = \"10000TB\"";
+            let case = Case::new(settings, |s| s, "bytes are free, the outputs may take").await;
+            for name in ["x.parquet", "y.parquet"] {
+                case.add(case.described(name, |b| {
+                    b.file_size_in_bytes(100 << 40);
+                }))
+                .await;
+            }
+            case
+        }
+    };
+    Some(case)
+}
+
+/// Two files whose columns have names and no ids, as migrated tables have them.
+async fn without_ids() -> Case {
+    let case = Case::new("", |s| s, "field id").await;
+    for n in 0..2 {
+        let columns: [(&str, arrow_array::ArrayRef); 3] = [
+            ("id", Arc::new(Int64Array::from(vec![n]))),
+            ("v", Arc::new(StringArray::from(vec!["v"]))),
+            ("p", Arc::new(Int32Array::from(vec![7]))),
+        ];
+        let bytes = files::parquet(&[RecordBatch::try_from_iter(columns).unwrap()]);
+        let file = case.described(&format!("x{n}.parquet"), |b| {
+            b.file_size_in_bytes(bytes.len() as u64);
+        });
+        std::fs::create_dir_all(local(&file.path).parent().unwrap()).unwrap();
+        std::fs::write(local(&file.path), &bytes).unwrap();
+        case.add(file).await;
+    }
+    case
+}
+
+#[tokio::test]
+async fn every_refusal_reaches_the_user_of_compact_with_what_to_do() {
+    let mut wrong = vec![];
+    for &refusal in Refusal::ALL {
+        let Some(case) = case(refusal).await else { continue };
+        let (before, head) = (case.place.files(), case.table.load().await.view().head);
+        let ended = case.place.run(&[&["compact", NAME, "--json"], &case.arguments[..]].concat()).await;
+        let line = ended.lines().into_iter().next().unwrap_or_default();
+        let detail = line["detail"].as_str().unwrap_or_default();
+        let named = ended.code == Some(3) && line["result"] == "refused" && line["refusal"] == refusal.code();
+        if !named || !detail.contains(case.found) || !detail.ends_with(&format!("; {}", refusal.advice())) {
+            wrong.push(format!("{refusal}: {ended:?}"));
+        }
+        assert_eq!((case.place.files(), case.table.load().await.view().head), (before, head), "{refusal}: something was changed");
+        case.place.assert_settled().await;
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_refused_partition_does_not_hold_up_the_others() {
+    let case = case(Refusal::Damaged).await.unwrap();
+    case.table.append([row(4, "d", 8)]).await;
+    case.table.append([row(5, "e", 8)]).await;
+    let ended = case.place.run(&["compact", NAME, "--json"]).await.expect(3);
+    assert_eq!(ended.each("result"), ["refused", "committed"]);
+    assert_eq!(ended.each("refusal"), [json!("damaged"), Value::Null]);
+    case.place.assert_settled().await;
+}
+
+#[tokio::test]
+async fn a_table_of_a_newer_format_is_shown_and_refused() {
+    let case = case(Refusal::FormatVersion).await.unwrap();
+    let shown = case.place.run(&["inspect", NAME, "--json"]).await.expect(3);
+    assert_eq!(shown.lines()[0]["refused"][0]["refusal"], "format-version");
+    assert_eq!(case.place.run(&["plan", NAME, "--json"]).await.expect(3).each("verdict"), ["refused"]);
+}

@@ -1,0 +1,180 @@
+//! `serve`, and the commands that ask it.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{NAME, keys, small};
+use crate::fixture::process::{Place, Serving, bare, finish};
+use crate::fixture::row;
+
+/// Never polls again, so that what is seen came from an event.
+const DEAF: &str =
+    "[poll]\nmin = \"1h\"\nmax = \"1h\"\n[defaults]\nact = true\ncooldown = \"0s\"\ntier_files = 2\nqueue_min_reduction = 1\n";
+
+/// Asks until the answer is as wanted.
+async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    for _ in 0..300 {
+        if let Some(found) = ask().await {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{what} did not come about");
+}
+
+#[tokio::test]
+async fn serve_without_settings_comes_up_and_says_where_it_listens() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = bare(folder.path());
+    command.args(["serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+    let serving = Serving::start(command).await;
+    let said = until("the word on catalogs", async || Some(serving.said()).filter(|s| s.contains("no catalog is configured"))).await;
+    assert!(said.contains("/metrics, /healthz, /readyz"), "{said}");
+    assert!(folder.path().join(".local/share/afterwrite/journal.db").exists());
+    assert_eq!(serving.terminate().await, Some(0));
+}
+
+#[tokio::test]
+async fn an_address_that_others_can_reach_is_refused_without_tls_and_token() {
+    let place = Place::new("");
+    small(&place).await;
+    let open = place.run(&["serve", "--listen", "0.0.0.0:0", "--http", "127.0.0.1:0"]).await.expect(64);
+    assert!(open.err.contains("0.0.0.0:0 can be reached from other machines and neither TLS nor a token is configured"), "{}", open.err);
+    place.run(&["serve", "--listen", "0.0.0.0:0", "--http", "127.0.0.1:0", "--token", "t"]).await.expect(64);
+    place.configure("[server]\nlisten = \"0.0.0.0:0\"");
+    let open = place.run(&["serve"]).await.expect(64);
+    assert!(open.err.contains("server.listen: 0.0.0.0:0 can be reached by others"), "{}", open.err);
+    place.assert_settled().await;
+}
+
+#[tokio::test]
+async fn an_address_that_is_taken_is_named() {
+    let place = Place::new("");
+    small(&place).await;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let ended = place.run(&["serve", "--listen", &address, "--http", "127.0.0.1:0"]).await.expect(1);
+    assert!(ended.err.contains(&address) && ended.err.contains("is another afterwrite running?"), "{}", ended.err);
+    place.assert_settled().await;
+}
+
+#[tokio::test]
+async fn one_journal_is_served_once() {
+    let place = Place::new("");
+    small(&place).await;
+    let first = place.serve().await;
+    let second = place.run(&["serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]).await.expect(1);
+    assert!(second.err.contains("the journal is in use by another `serve` (process "), "{}", second.err);
+    assert!(second.err.contains(&format!("(process {} on ", first.pid())), "{}", second.err);
+    // commands go beside it, and a successor need not wait for a dead one
+    place.run(&["compact", NAME]).await.expect(0);
+    first.kill();
+    let next = place.serve().await;
+    assert_eq!(next.terminate().await, Some(0));
+    place.assert_settled().await;
+}
+
+#[tokio::test]
+async fn a_report_leads_to_a_rewrite_that_why_and_watch_explain() {
+    let place = Place::new(DEAF);
+    let table = small(&place).await;
+    let serving = place.serve().await;
+    let server = serving.grpc.clone();
+    let ask = async |words: &[&str]| place.run(&[words, &["--server", &server, "--json"]].concat()).await;
+    let compacted = async || (table.load().await.loaded.metadata.snapshots().count() > 5).then_some(());
+    until("the first rewrite", compacted).await;
+
+    let mut command = place.command(&["watch", NAME, "--server", &server, "--json"]);
+    let mut watching = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let seen = std::thread::spawn(move || lines.map_while(Result::ok).take(1).collect::<Vec<_>>());
+    tokio::time::sleep(Duration::from_millis(500)).await;
+
+    table.append([row(10, "x", 8)]).await;
+    table.append([row(11, "y", 8)]).await;
+    let head = table.head().await.to_string();
+    let reported = ask(&["report", NAME, "--snapshot", &head]).await.expect(0);
+    assert_eq!(reported.lines(), [json!({ "table": NAME, "status": "accepted", "reason": "" })]);
+    until("the rewrite of p=8", async || {
+        let shown = place.run(&["inspect", NAME, "--json"]).await.expect(0).lines();
+        (shown[2]["traits"]["data_files"] == 1).then_some(())
+    })
+    .await;
+    assert_eq!(table.rows().await, ["10|x|8", "11|y|8", "2|b|7", "3|c|7", "4|d|7", "5|e|8"]);
+
+    let made = until("a decision at rest", async || {
+        let made = ask(&["why", NAME, "p=8"]).await.expect(0).lines();
+        (made[0]["traits"]["data_files"] == 1).then_some(made)
+    })
+    .await;
+    let expected = [
+        "act",
+        "at_ms",
+        "checks",
+        "detail",
+        "gain",
+        "gb_hours",
+        "partition",
+        "reason",
+        "snapshot_id",
+        "spec_id",
+        "table",
+        "table_uuid",
+        "traits",
+        "until_ms",
+        "verdict",
+    ];
+    // the last decision on the partition first, then those before it
+    assert!(made.iter().all(|m| keys(m) == expected && m["partition"] == "p=8"), "{made:?}");
+    assert_eq!((&made[0]["verdict"], &made[0]["act"]), (&json!("not"), &json!(true)));
+    assert_eq!(keys(&made[0]["checks"][0]), ["name", "note", "passed", "threshold", "value"]);
+    let seen: Value = serde_json::from_str(&seen.join().unwrap()[0]).unwrap();
+    assert_eq!((keys(&seen), &seen["table"]), (expected.to_vec(), &json!(NAME)));
+    watching.kill().unwrap();
+    watching.wait().unwrap();
+
+    ask(&["why", NAME, "p=9"]).await.expect(7);
+    ask(&["why", "lake.ns.gone"]).await.expect(7);
+    ask(&["report", "sea.ns.t"]).await.expect(7);
+    assert_eq!(serving.terminate().await, Some(0));
+    let nobody = ask(&["why", NAME]).await.expect(6);
+    assert!(nobody.err.contains("no sidecar answers at ") && nobody.err.contains("afterwrite serve"), "{}", nobody.err);
+    place.assert_settled().await;
+}
+
+#[tokio::test]
+async fn serve_keeps_a_pause_and_takes_the_work_up_again() {
+    let place = Place::new(DEAF);
+    let table = small(&place).await;
+    place.run(&["pause", NAME]).await.expect(0);
+    let serving = place.serve().await;
+    let server = serving.grpc.clone();
+    let why = async || place.run(&["why", NAME, "p=7", "--server", &server, "--json"]).await;
+    let made = until("a decision", async || Some(why().await).filter(|w| w.code == Some(0)).map(|w| w.lines())).await;
+    assert_eq!((&made[0]["verdict"], &made[0]["reason"]), (&json!("not"), &json!("paused")));
+    assert_eq!(table.load().await.loaded.metadata.snapshots().count(), 5);
+
+    place.run(&["resume", NAME]).await.expect(0);
+    place.run(&["report", NAME, "--server", &server]).await.expect(0);
+    until("the rewrite", async || (table.load().await.loaded.metadata.snapshots().count() == 6).then_some(())).await;
+    assert_eq!(serving.terminate().await, Some(0));
+    assert_eq!(table.rows().await, ["2|b|7", "3|c|7", "4|d|7", "5|e|8"]);
+    place.assert_settled().await;
+}
+
+#[tokio::test]
+async fn commands_ask_where_serve_listens_by_default() {
+    let folder = tempfile::tempdir().unwrap();
+    let asked = async |words: &[&str]| {
+        let mut command = bare(folder.path());
+        command.args(words);
+        finish(command).await.expect(0).out
+    };
+    let listens = asked(&["config"]).await;
+    assert!(listens.starts_with("grpc     127.0.0.1:7411\nhttp     127.0.0.1:7412\n"), "{listens}");
+    assert!(asked(&["serve", "--help"]).await.contains("[default: 127.0.0.1:7411]"));
+    assert!(asked(&["why", "--help"]).await.contains("[default: http://127.0.0.1:7411]"));
+}

@@ -1,0 +1,159 @@
+//! Every kill point of an attempt, passed by the real binary.
+
+use afterwrite::act::{JobState, Journal, Query};
+use afterwrite::model::killpoint::KillPoint;
+use sqlx::{Connection, SqliteConnection};
+
+use super::world::{NAME, World};
+use crate::fixture::process::Ended;
+
+/// What a process says when it is aborted: nothing, by a signal.
+fn aborted(ended: &Ended) -> bool {
+    ended.code.is_none() && ended.out.is_empty()
+}
+
+/// Writers that always come first: the pointer never is where a swap asserts it.
+async fn always_moved(world: &World, on: bool) {
+    let mut catalog = SqliteConnection::connect(&format!("sqlite://{}/catalog.db", world.place.path().display())).await.unwrap();
+    let statement = match on {
+        true => "CREATE TRIGGER moved BEFORE UPDATE ON iceberg_tables BEGIN SELECT RAISE(IGNORE); END",
+        false => "DROP TRIGGER IF EXISTS moved",
+    };
+    sqlx::raw_sql(statement).execute(&mut catalog).await.unwrap();
+    catalog.close().await.unwrap();
+}
+
+/// Ends a `compact` at a point. Clean-up begins only after a conflict.
+async fn crash(world: &World, point: KillPoint) {
+    always_moved(world, point == KillPoint::CleanupBegun).await;
+    let ended = world.compact_killed_at(point.code()).await;
+    assert!(aborted(&ended), "{point} was not passed: {ended:?}");
+    always_moved(world, false).await;
+}
+
+/// Whether the commit of the first partition has landed by then.
+fn has_landed(point: KillPoint) -> bool {
+    matches!(point, KillPoint::CatalogAnswered | KillPoint::OutcomeJournaled)
+}
+
+#[tokio::test]
+async fn a_compaction_killed_at_any_point_is_closed_by_the_next() {
+    for &point in KillPoint::ALL {
+        let world = World::new().await;
+        crash(&world, point).await;
+        assert_eq!(world.table.rows().await, world.rows, "{point}");
+        assert!(!world.jobs().await[0].state.is_final(), "{point}");
+
+        let ended = world.compact().await.expect(0);
+
+        let mut results = ended.each("result");
+        results.sort_by_key(|r| r.to_string());
+        let first = if has_landed(point) { "left" } else { "committed" };
+        let mut expected = [first, "committed"];
+        expected.sort_unstable();
+        assert_eq!(results, expected, "{point}");
+        assert!(ended.err.contains("recovered: 1 job of a dead process "), "{point}: {}", ended.err);
+        world.assert_whole(2).await;
+        let jobs = world.jobs().await;
+        let states: Vec<JobState> = jobs.iter().rev().map(|j| j.state).collect();
+        let expected =
+            if has_landed(point) { vec![JobState::Committed; 2] } else { vec![JobState::Failed, JobState::Committed, JobState::Committed] };
+        assert_eq!(states, expected, "{point}");
+    }
+}
+
+#[tokio::test]
+async fn a_spliced_compaction_killed_at_any_point_is_closed_by_the_next() {
+    // built once: 240 000 rows take their time
+    let origin = World::to_splice().await;
+    let planned = origin.compact_killed_at(KillPoint::Written.code()).await;
+    assert!(aborted(&planned), "{planned:?}");
+    for point in [KillPoint::OutputNamed, KillPoint::OutputBegun, KillPoint::Written, KillPoint::Verified] {
+        let ended = origin.compact_killed_at(point.code()).await;
+        assert!(aborted(&ended), "{point} was not passed: {ended:?}");
+    }
+    let ended = origin.compact().await.expect(0);
+    assert_eq!((ended.each("result"), ended.each("path")), (vec!["committed".into()], vec!["splice".into()]), "{}", ended.out);
+    origin.assert_whole(1).await;
+}
+
+/// A recovery passes two of the points itself.
+#[tokio::test]
+async fn a_recovery_that_is_killed_too_is_closed_by_the_next() {
+    for &point in KillPoint::ALL {
+        let world = World::new().await;
+        crash(&world, point).await;
+        let named_files = !has_landed(point) && !matches!(point, KillPoint::Requested | KillPoint::Inflight);
+        for (again, passed) in [(KillPoint::OutcomeJournaled, true), (KillPoint::CleanupBegun, named_files)] {
+            let ended = world.compact_killed_at(again.code()).await;
+            assert_eq!(aborted(&ended), passed, "{again} after {point}: {ended:?}");
+            assert_eq!(world.table.rows().await, world.rows, "{again} after {point}");
+        }
+        world.compact().await.expect(0);
+        world.assert_whole(2).await;
+    }
+}
+
+#[tokio::test]
+async fn serve_closes_at_its_start_what_a_dead_process_left() {
+    for point in [KillPoint::Verified, KillPoint::CatalogAnswered] {
+        let world = World::new().await;
+        crash(&world, point).await;
+        let serving = world.place.serve().await;
+        let journal = world.place.journal().await;
+        assert_eq!(journal.jobs(Query::Unfinished).await.unwrap(), []);
+        assert_eq!(journal.litter().await.unwrap(), []);
+        journal.close().await;
+        assert_eq!(serving.terminate().await, Some(0));
+        world.place.assert_settled().await;
+        world.place.assert_accounted(&world.table, &world.before).await;
+        assert_eq!(world.table.rows().await, world.rows);
+    }
+}
+
+#[tokio::test]
+async fn an_undo_killed_at_any_point_it_passes_is_closed_by_the_next_command() {
+    let points =
+        [KillPoint::Requested, KillPoint::Inflight, KillPoint::MetadataWritten, KillPoint::CatalogAnswered, KillPoint::OutcomeJournaled];
+    for point in points {
+        let world = World::new().await;
+        world.compact().await.expect(0);
+        let (head, last) = (world.table.head().await, world.jobs().await.remove(0));
+        assert_eq!(last.numbers.snapshot_id, Some(head));
+
+        let ended = world.place.run_killed_at(point.code(), &["undo", &last.id.0, "--json"]).await;
+        assert!(aborted(&ended), "{point} was not passed: {ended:?}");
+        assert_eq!(world.table.rows().await, world.rows);
+
+        // the same again undoes it, or finds it undone
+        let undone = has_landed(point);
+        world.place.run(&["undo", &last.id.0]).await.expect(if undone { 4 } else { 0 });
+        assert_ne!(world.table.head().await, head, "{point}");
+        assert_eq!(world.table.rows().await, world.rows, "{point}");
+        world.place.assert_settled().await;
+        world.place.assert_accounted(&world.table, &world.before).await;
+        let again = world.compact().await.expect(0);
+        assert_eq!(again.each("result").iter().filter(|r| *r == "committed").count(), 1, "{point}");
+    }
+}
+
+#[tokio::test]
+async fn jobs_tell_of_work_that_nobody_does_and_change_nothing() {
+    let world = World::new().await;
+    crash(&world, KillPoint::Verified).await;
+    let files = world.place.files();
+    let shown = world.place.run(&["jobs", "--json"]).await.expect(0);
+    assert_eq!(shown.each("state"), ["inflight"]);
+    assert_eq!(shown.each("error"), ["its process is gone; the next `compact` or `serve` closes it"]);
+    assert_eq!(world.place.files(), files);
+    world.place.run(&["compact", NAME, "--dry-run"]).await.expect(0);
+    assert_eq!(world.place.files(), files);
+
+    let job = world.jobs().await.remove(0).id.0;
+    let asked = world.place.run(&["cancel", &job]).await.expect(0);
+    assert_eq!(asked.out, format!("job {job} is asked to stop; its process is gone; the next `compact` or `serve` closes it\n"));
+    world.compact().await.expect(0);
+    let states: Vec<JobState> = world.jobs().await.iter().rev().map(|j| j.state).collect();
+    assert_eq!(states, [JobState::Cancelled, JobState::Committed, JobState::Committed]);
+    world.assert_whole(2).await;
+}

@@ -1,0 +1,87 @@
+//! A table with deletes of both kinds in several partitions, and its rows.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use afterwrite::act::{Job, JobState, Journal, Query};
+use iceberg::spec::Operation;
+
+use crate::fixture::process::{Ended, Place};
+use crate::fixture::{Table, row};
+
+pub const NAME: &str = "lake.ns.t";
+
+/// A table on disk with its place.
+pub struct World {
+    pub place: Place,
+    pub table: Table,
+    pub rows: Vec<String>,
+    pub before: HashSet<PathBuf>,
+}
+
+impl World {
+    /// Two partitions of four files, one with position and one with equality
+    /// deletes, and dead entries beside live ones.
+    pub async fn new() -> Self {
+        let place = Place::new("");
+        let table = Table::partitioned_by_p().past().in_sqlite(place.path()).create().await;
+        for p in [7, 8] {
+            let mut files = vec![];
+            for n in 0..4 {
+                files.push(table.append((0..5).map(|i| row(p * 100 + n * 5 + i, "v", p))).await);
+            }
+            table.change().delete_positions(&[(&files[0], 1), (&files[2], 0)]).commit().await;
+            table.change().delete_equal(&["id"], [row(p * 100 + 16, "", p)]).append([row(p * 100 + 50, "later", p)]).commit().await;
+        }
+        Self::of(place, table).await
+    }
+
+    /// Two files whose row groups are healthy enough to be copied.
+    pub async fn to_splice() -> Self {
+        let place = Place::new("");
+        let table = Table::plain().in_sqlite(place.path()).create().await;
+        for n in 0..2 {
+            table.append((0..120_000).map(|i| row(n * 120_000 + i, "v", 0))).await;
+        }
+        Self::of(place, table).await
+    }
+
+    async fn of(place: Place, table: Table) -> Self {
+        let (rows, before) = (table.rows().await, place.files().into_iter().collect());
+        Self { place, table, rows, before }
+    }
+
+    pub async fn compact(&self) -> Ended {
+        self.place.run(&["compact", NAME, "--json"]).await
+    }
+
+    pub async fn compact_killed_at(&self, point: &str) -> Ended {
+        self.place.run_killed_at(point, &["compact", NAME, "--json"]).await
+    }
+
+    pub async fn jobs(&self) -> Vec<Job> {
+        let journal = self.place.journal().await;
+        let jobs = journal.jobs(Query::Latest(100)).await.unwrap();
+        journal.close().await;
+        jobs
+    }
+
+    /// Rows right, no file unknown, no job open; each rewrite landed once, and the
+    /// journal knows each; another command has nothing in its way.
+    pub async fn assert_whole(&self, partitions: usize) {
+        assert_eq!(self.table.rows().await, self.rows);
+        self.place.assert_settled().await;
+        self.place.assert_accounted(&self.table, &self.before).await;
+        let metadata = self.table.load().await.loaded.metadata;
+        let mut ours: Vec<i64> =
+            metadata.snapshots().filter(|s| s.summary().operation == Operation::Replace).map(|s| s.snapshot_id()).collect();
+        assert_eq!(ours.len(), partitions, "a partition was rewritten twice or not at all");
+        let committed = self.jobs().await.into_iter().filter(|j| j.state == JobState::Committed);
+        let mut known: Vec<i64> = committed.map(|j| j.numbers.snapshot_id.unwrap()).collect();
+        ours.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(known, ours);
+        let again = self.compact().await.expect(0);
+        assert_eq!(again.each("result"), vec!["left"; partitions]);
+    }
+}

@@ -1,0 +1,126 @@
+//! The budget is hard: whatever is asked for, it is never passed, what does not
+//! fit waits with its reason, and nothing set aside is lost.
+
+use afterwrite::act::{Journal, Query};
+use afterwrite::serve::backend::Backend;
+
+use super::spy::Wrong;
+use super::world::{World, append_small, data_files};
+use crate::fixture::{Table, row};
+
+/// GB-hours that jobs have spent, by the journal.
+async fn spent(world: &World) -> f64 {
+    world.journal.jobs(Query::Latest(1000)).await.unwrap().iter().map(|j| j.numbers.gb_hours).sum()
+}
+
+#[tokio::test]
+async fn jobs_never_run_more_than_so_many_at_a_time_and_the_rest_waits_with_its_reason() {
+    let world = World::new("[defaults]\nact = true\ntarget_file_size = \"1MiB\"\n[budget]\nconcurrent_jobs = 2\n");
+    let table = world.table(Table::partitioned_by_p(), "t").await;
+    for p in 0..6 {
+        // more files gain more: the last partition is the best
+        append_small(&table, p * 100, 9 + p, p).await;
+    }
+    let before = table.rows().await;
+    let process = world.start().await;
+    let gate = process.seen.gate.lock().await;
+    process.report(&table).await;
+    process.until("two jobs", async || process.seen.rewrites() == 2).await;
+    process
+        .until("reasons", async || {
+            let waiting = process.ooda.list_candidates(10).await.unwrap();
+            waiting.len() == 4 && waiting.iter().all(|c| c.waits_for == "as many jobs run as may run at one time (2)")
+        })
+        .await;
+    assert_eq!(process.ooda.health().jobs, 2);
+    drop(gate);
+    process.rest().await;
+    // then all were done, best first, and never more than two at once
+    assert_eq!((process.seen.rewrites(), process.seen.most_running.load(std::sync::atomic::Ordering::SeqCst)), (6, 2));
+    let mut first = process.seen.inputs.lock().unwrap()[..2].to_vec();
+    first.sort_unstable();
+    assert_eq!(first, [13, 14]);
+    assert_eq!((data_files(&table).await, table.rows().await), (6, before));
+    assert!(process.ooda.list_candidates(10).await.unwrap().is_empty());
+    process.nothing_is_stuck(&world).await;
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn gb_hours_are_never_passed_and_what_waits_is_done_as_the_budget_fills() {
+    // a job's bound is one minute of half a GiB: 0.00895 GB-hours; the budget holds two and a half of them
+    let world = World::new(
+        "[defaults]\nact = true\ntarget_file_size = \"1MiB\"\n[budget]\ngb_hours_per_hour = 0.0225\ncarry_over_hours = 1.0\nconcurrent_jobs = 16\n",
+    );
+    let table = world.table(Table::partitioned_by_p(), "t").await;
+    for p in 0..5 {
+        append_small(&table, p * 100, 9, p).await;
+    }
+    let process = world.start().await;
+    let gate = process.seen.gate.lock().await;
+    process.report(&table).await;
+    process.until("jobs", async || process.seen.rewrites() == 2).await;
+    process
+        .until("a reason", async || {
+            let waiting = process.ooda.list_candidates(10).await.unwrap();
+            waiting.len() == 3 && waiting.iter().all(|c| c.waits_for.contains("GB-hours that the job may need"))
+        })
+        .await;
+    drop(gate);
+    process.until("the work's end", async || data_files(&table).await == 5).await;
+    process.rest().await;
+    assert_eq!(process.seen.most_running.load(std::sync::atomic::Ordering::SeqCst), 2);
+    assert!(spent(&world).await <= 0.0225 + 0.0225);
+    process.nothing_is_stuck(&world).await;
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn a_job_that_panics_gives_back_its_place_and_its_partition() {
+    let world = World::new("[defaults]\nact = true\ntarget_file_size = \"1MiB\"\n[budget]\nconcurrent_jobs = 1\n");
+    let table = world.table(Table::plain(), "t").await;
+    append_small(&table, 0, 9, 0).await;
+    let before = table.rows().await;
+    let process = world.start().await;
+    process.seen.wrong.lock().unwrap().extend([Wrong::RewritePanics; 2]);
+    process.report(&table).await;
+    process.until("three tries", async || process.seen.rewrites() == 3).await;
+    process.rest().await;
+    assert_eq!((process.seen.rewrites(), process.ooda.health().jobs), (3, 0));
+    assert_eq!((data_files(&table).await, table.rows().await), (1, before));
+    // the journal's open jobs are closed by the recovery that is due every half minute
+    process.act.recover().await.unwrap();
+    process.nothing_is_stuck(&world).await;
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn work_in_several_jobs_is_not_lost_when_the_budget_ends_in_between() {
+    // given a partition whose work is cut into jobs of a few files each, and budget for two and a half
+    let world = World::new(
+        "[defaults]\nact = true\ntarget_file_size = \"64KiB\"\nmax_job_size = \"160KiB\"\ncooldown = \"0s\"\n\
+         [budget]\ngb_hours_per_hour = 0.0225\ncarry_over_hours = 1.0\nconcurrent_jobs = 4\n",
+    );
+    let table = world.table(Table::plain(), "t").await;
+    for n in 0..32 {
+        let noise: String = (0..1200_u64).map(|i| format!("{:016x}", (n * 1200 + i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
+        table.append([row(n as i64, &noise, 0)]).await;
+    }
+    let before = table.rows().await;
+    let process = world.start().await;
+    process.report(&table).await;
+    process
+        .until("all work", async || {
+            process.clock_passes(5_000);
+            process.ooda.is_at_rest() && process.seen.rewrites() >= 4
+        })
+        .await;
+    process.rest().await;
+    // then every job was within the budget, and all files were merged
+    let inputs: usize = process.seen.inputs.lock().unwrap().iter().sum();
+    assert!(inputs >= 32, "{inputs}");
+    assert!(data_files(&table).await <= 12, "{}", data_files(&table).await);
+    assert_eq!(table.rows().await, before);
+    process.nothing_is_stuck(&world).await;
+    process.stop().await;
+}

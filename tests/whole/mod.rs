@@ -1,0 +1,13 @@
+//! The whole loop over real Iceberg tables in memory: the real inbox, orient,
+//! decide, act and Iceberg room, with a clock that a test moves by hand.
+
+mod budgets;
+mod conflicts;
+mod events;
+mod loops;
+mod restarts;
+mod spy;
+mod tables;
+mod time;
+mod troubles;
+pub mod world;
