@@ -24,6 +24,12 @@ pub enum Certainty {
 pub enum Door {
     /// `CommitHook` over gRPC.
     Grpc,
+    /// A body posted over HTTP.
+    Http,
+    /// A record of a Kafka topic.
+    Kafka,
+    /// The proxy in front of a REST catalog.
+    Proxy,
     /// The catalog poller.
     Poll,
     /// The command line's `report`.

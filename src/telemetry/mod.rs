@@ -77,6 +77,9 @@ pub fn event_rejected(door: Door) {
 fn door_name(door: Door) -> &'static str {
     match door {
         Door::Grpc => "grpc",
+        Door::Http => "http",
+        Door::Kafka => "kafka",
+        Door::Proxy => "proxy",
         Door::Poll => "poll",
         Door::Cli => "cli",
         Door::Own => "own",
