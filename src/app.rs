@@ -1,6 +1,5 @@
 //! Puts the parts together: the only place that names every one of them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use crate::act::journal::Blob;
 use crate::act::{self, Act, Journal, KillSwitch, Role, SqliteJournal};
 use crate::lake::clock::{Chance, Clock, SystemChance, SystemClock};
 use crate::lake::iceberg::catalog::Catalog;
+use crate::lake::iceberg::catalog::rest::{self, RestCatalog};
 use crate::lake::iceberg::catalog::sql::{self, SqlCatalog};
 use crate::lake::iceberg::lake::Lake;
 use crate::lake::{self, Format};
@@ -55,12 +55,12 @@ impl App {
     /// # Errors
     /// When a catalog is configured in a way that cannot work.
     pub async fn new(settings: Settings) -> lake::Result<Self> {
-        let chance: Arc<dyn Chance> = Arc::new(SystemChance);
+        let (clock, chance): (Arc<dyn Clock>, Arc<dyn Chance>) = (Arc::new(SystemClock), Arc::new(SystemChance));
         let mut catalogs: Vec<Arc<dyn Catalog>> = Vec::new();
         for (name, catalog) in &settings.catalogs {
-            catalogs.push(Arc::new(open(name, catalog, Arc::clone(&chance)).await?));
+            catalogs.push(open(name, catalog, Arc::clone(&clock), Arc::clone(&chance)).await?);
         }
-        Ok(Self { settings: Arc::new(settings), lake: Arc::new(Lake::new(catalogs)), clock: Arc::new(SystemClock), chance })
+        Ok(Self { settings: Arc::new(settings), lake: Arc::new(Lake::new(catalogs)), clock, chance })
     }
 
     /// Opens the journal, and makes it where there is none.
@@ -177,19 +177,19 @@ impl App {
 /// Least time between two looks at one table: what comes within it is one look.
 const LOOK_INTERVAL_MS: i64 = 100;
 
-async fn open(name: &str, catalog: &settings::Catalog, chance: Arc<dyn Chance>) -> lake::Result<SqlCatalog> {
-    match catalog.kind {
+async fn open(name: &str, catalog: &settings::Catalog, clock: Arc<dyn Clock>, chance: Arc<dyn Chance>) -> lake::Result<Arc<dyn Catalog>> {
+    let (name, uri, properties) = (name.to_owned(), catalog.uri.clone(), catalog.properties.clone());
+    let warehouse = Some(catalog.warehouse.clone()).filter(|w| !w.is_empty());
+    Ok(match catalog.kind {
         settings::CatalogKind::Sql => {
-            let options = sql::Options {
-                name: name.to_owned(),
-                uri: catalog.uri.clone(),
-                warehouse: Some(catalog.warehouse.clone()),
-                properties: catalog.properties.clone().into_iter().collect::<BTreeMap<_, _>>(),
-                create_if_missing: false,
-            };
-            SqlCatalog::open(options, chance).await
+            let options = sql::Options { name, uri, warehouse, properties, create_if_missing: false };
+            Arc::new(SqlCatalog::open(options, chance).await?)
         }
-    }
+        settings::CatalogKind::Rest => {
+            let options = rest::Options { name, uri, warehouse, properties };
+            Arc::new(RestCatalog::open(options, clock, chance)?)
+        }
+    })
 }
 
 /// A sidecar that runs.

@@ -5,6 +5,7 @@ use super::commit::Effort;
 use super::job::{JobResult, JobState, Kind, Verdict};
 use super::journal;
 use crate::lake::Table;
+use crate::lake::asserted::Asserted;
 use crate::model::killpoint::KillPoint;
 use crate::model::location::Location;
 use crate::model::outcome::Resolution;
@@ -103,11 +104,17 @@ fn keeps(view: &TableView, snapshot_id: i64) -> bool {
 /// open.
 pub(super) fn find(table: &dyn Table, snapshot_id: i64, asserted: &str, named: &[String]) -> Resolution {
     let view = table.view();
+    let asserted = Asserted::parse(asserted);
+    // a catalog that compares heads writes the metadata itself, under a name that we do not know
+    if let Some(head) = asserted.head {
+        return by_branch(view, snapshot_id, view.head == head.snapshot_id);
+    }
+    let asserted = asserted.metadata_location.as_str();
     if let Some(next) = successor(&table.history(), &view.metadata_location, asserted) {
         let ours = named.iter().any(|path| Location::parse(path) == Location::parse(&next));
         return if ours { Resolution::Landed { snapshot_id } } else { Resolution::NotLanded };
     }
-    by_branch(view, snapshot_id, asserted)
+    by_branch(view, snapshot_id, view.metadata_location == asserted)
 }
 
 /// The metadata location that followed the asserted one; `None` when none has,
@@ -118,12 +125,12 @@ fn successor(history: &[String], current: &str, asserted: &str) -> Option<String
     (next != asserted).then(|| next.to_owned())
 }
 
-fn by_branch(view: &TableView, snapshot_id: i64, asserted: &str) -> Resolution {
+fn by_branch(view: &TableView, snapshot_id: i64, stands: bool) -> Resolution {
     let mut at = view.head;
     let mut steps = 0;
     while let Some(id) = at.filter(|_| steps <= view.snapshots.len()) {
         if id == snapshot_id {
-            return match view.metadata_location == asserted {
+            return match stands {
                 true => Resolution::Open { reason: "the table has not moved since, the request may still arrive".into() },
                 false => Resolution::NotLanded,
             };

@@ -1,5 +1,6 @@
 //! Ports to the lake, and their adapters: tables in a format, clock, chance.
 
+pub mod asserted;
 pub mod clock;
 pub mod error;
 pub mod iceberg;
@@ -92,8 +93,8 @@ pub trait Table: Send + Sync {
         Vec::new()
     }
 
-    /// Looks for an attempt in this state of the table. `asserted` is the
-    /// metadata location on which the attempt's swap depended.
+    /// Looks for an attempt in this state of the table. `asserted` is what the
+    /// attempt's commit depended on, as [`Control::will_commit`] was told.
     fn find_attempt(&self, attempt: &AttemptId, asserted: &str) -> Resolution;
 
     /// Rolls the branch back from our replace snapshot, while it is the head, to
@@ -154,8 +155,9 @@ pub trait Control: Send + Sync {
     /// A file is about to be begun: journaled before this returns.
     async fn will_write(&self, path: &str) -> Result<()>;
 
-    /// The catalog is about to be asked to swap this metadata location for a new
-    /// one: journaled before this returns.
+    /// The catalog is about to be asked for a commit that depends on this: the text
+    /// of an [`asserted::Asserted`], for most catalogs the metadata location that is
+    /// to be swapped. Journaled before this returns.
     async fn will_commit(&self, asserted: &str) -> Result<()>;
 
     /// Errs when the job must stop: cancelled, or its bound is reached. Asked

@@ -54,6 +54,8 @@ refusals! {
     TooLargeForMemory = "too-large-for-memory": "raise memory_limit",
     /// A metadata, manifest or data file cannot be read as the specification says.
     Damaged = "damaged": "restore the file, or roll the table back to a snapshot without it",
+    /// The cloud that holds the table compacts it by itself.
+    ManagedCompaction = "managed-compaction": "switch the cloud's own compaction off, then set the table property afterwrite.managed-compaction=off",
     /// The store has too little free space for the outputs.
     NoSpace = "no-space": "make room there, or lower max_job_size",
 }

@@ -1,6 +1,7 @@
 //! Catalogs.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use figment::value::{Dict, Value};
 
@@ -13,21 +14,37 @@ use crate::model::ident::MAIN;
 pub enum CatalogKind {
     /// A database with the tables of Iceberg's JDBC catalog.
     Sql,
+    /// The Iceberg REST protocol.
+    Rest,
 }
 
 /// One catalog.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Catalog {
     /// How it is spoken to.
     pub kind: CatalogKind,
     /// Where it is.
     pub uri: String,
-    /// Where its tables lie.
+    /// Where its tables lie; for a REST catalog the name of its warehouse, which may
+    /// be empty.
     pub warehouse: String,
     /// Any other property by its Iceberg name, such as `s3.endpoint`.
     pub properties: BTreeMap<String, String>,
     /// The branches that are looked after.
     pub refs: Vec<String>,
+}
+
+/// Properties hold credentials: their names are shown, and no value.
+impl fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Catalog")
+            .field("kind", &self.kind)
+            .field("uri", &super::without_password(&self.uri))
+            .field("warehouse", &self.warehouse)
+            .field("properties", &self.properties.keys())
+            .field("refs", &self.refs)
+            .finish()
+    }
 }
 
 pub(super) fn all(mut section: Section<'_>) -> BTreeMap<String, Catalog> {
@@ -45,8 +62,12 @@ pub(super) fn all(mut section: Section<'_>) -> BTreeMap<String, Catalog> {
 
 fn one(mut section: Section<'_>) -> Option<Catalog> {
     let kind = section.read("type", kind);
-    let uri = needed(&mut section, "uri", "sqlite:///data/catalog.db");
-    let warehouse = needed(&mut section, "warehouse", "file:///data/warehouse");
+    let rest = kind == Some(CatalogKind::Rest);
+    let uri = needed(&mut section, "uri", if rest { "https://catalog.example.com/api" } else { "sqlite:///data/catalog.db" });
+    let warehouse = match rest {
+        true => Some(section.read("warehouse", units::word).unwrap_or_default()),
+        false => needed(&mut section, "warehouse", "file:///data/warehouse"),
+    };
     let refs = section.read("refs", units::words).unwrap_or_else(|| vec![MAIN.into()]);
     let mut properties = BTreeMap::new();
     let rest = section.rest();
@@ -57,8 +78,8 @@ fn one(mut section: Section<'_>) -> Option<Catalog> {
 fn kind(value: &Value) -> units::Read<CatalogKind> {
     match units::text(value)?.as_str() {
         "sql" => Ok(CatalogKind::Sql),
-        "rest" => Err("catalogs of type `rest` are not spoken to yet: name the SQL catalog behind it, or leave this one out".into()),
-        other => Err(format!("unknown type `{other}`: write `sql`")),
+        "rest" => Ok(CatalogKind::Rest),
+        other => Err(format!("unknown type `{other}`: write `sql` or `rest`")),
     }
 }
 

@@ -128,7 +128,12 @@ impl Settings {
             format!("budget   {} GB-hours an hour, {} jobs at a time", self.budget.gb_hours_per_hour, self.budget.concurrent_jobs),
         ];
         for (name, catalog) in &self.catalogs {
-            lines.push(format!("catalog  {name}: {} with its tables under {}", without_password(&catalog.uri), catalog.warehouse));
+            let warehouse = match (catalog.kind, catalog.warehouse.as_str()) {
+                (CatalogKind::Rest, "") => String::new(),
+                (CatalogKind::Rest, warehouse) => format!(", warehouse {warehouse}"),
+                (CatalogKind::Sql, folder) => format!(" with its tables under {folder}"),
+            };
+            lines.push(format!("catalog  {name}: {}{warehouse}", without_password(&catalog.uri)));
         }
         for rule in &self.tables {
             lines.push(format!("table    {}", rule.pattern));

@@ -76,7 +76,7 @@ fn every_mistake_is_reported_at_once_with_its_keys_path() {
         quiet-windo = "5s"
         rules = ["small-files", "large-files"]
         [catalog.lake]
-        type = "rest"
+        type = "hive"
         warehouse = "file:///w"
         [[table]]
         match = "lake.*"

@@ -115,6 +115,11 @@ async fn case(refusal: Refusal) -> Option<Case> {
             std::fs::write(&bad, vec![0u8; length]).unwrap();
             case
         }
+        Refusal::ManagedCompaction => {
+            let case = Case::with_files(|s| s, "lies in an S3 table bucket").await;
+            case.table.update(vec![TableUpdate::SetLocation { location: "s3://b6c3f-abc--table-s3".into() }]).await;
+            case
+        }
         Refusal::NoSpace => {
             let settings = "[budget]\ngb_hours_per_hour = 1000000\n[defaults]\ntarget_file_size = \"1000TiB\"\nmax_job_size = \"10000TiB\"\nmax_job_time = \"10000h\"\nrewrite_bytes_per_hour = \"10000TB\"";
             let case = Case::new(settings, |s| s, "bytes are free, the outputs may take").await;

@@ -118,6 +118,11 @@ fn refusals(loaded: &Loaded, reference: &str) -> Vec<Refused> {
     if keyed || metadata.encryption_keys_iter().next().is_some() || metadata.properties().contains_key(ENCRYPTION_KEY) {
         refused.push(Refused::new(Refusal::Encrypted, format!("{at}: the metadata names encryption keys")));
     }
+    let told_off = metadata.properties().get(MANAGED_KEY).is_some_and(|value| value == "off");
+    if metadata.location().split('/').nth(2).is_some_and(|bucket| bucket.ends_with(TABLE_BUCKET)) && !told_off {
+        let location = metadata.location();
+        refused.push(Refused::new(Refusal::ManagedCompaction, format!("{location} lies in an S3 table bucket, which compacts its tables")));
+    }
     match (reference == MAIN, metadata.snapshot_for_ref(reference)) {
         (true, _) => {}
         (false, None) => refused.push(Refused::new(Refusal::Branch, format!("{at}: there is no branch `{reference}`"))),
@@ -135,6 +140,11 @@ fn is_tag(metadata: &TableMetadata, reference: &str) -> bool {
     json.pointer("/refs").and_then(|refs| refs.get(reference)?.get("type")?.as_str()) == Some("tag")
 }
 
+/// How the buckets are called in which S3 Tables keeps its tables. It compacts them
+/// unless told not to, by a setting that neither the protocol nor a property shows.
+const TABLE_BUCKET: &str = "--table-s3";
+/// The table property by which a user says that the cloud was told.
+const MANAGED_KEY: &str = "afterwrite.managed-compaction";
 /// The table property that turns encryption on.
 const ENCRYPTION_KEY: &str = "encryption.key-id";
 

@@ -2,6 +2,7 @@
 
 pub mod memory;
 mod metadata_file;
+pub mod rest;
 pub mod sql;
 mod stage;
 
@@ -69,6 +70,15 @@ pub trait Catalog: Send + Sync {
         updates: Vec<TableUpdate>,
         control: &dyn Control,
     ) -> Result<Answer>;
+
+    /// Whether a commit depends on what its requirements name, and not on the
+    /// metadata location of its base: the location may move and the commit still be
+    /// applied. What `control` is told is then an [`Asserted`] with a head.
+    ///
+    /// [`Asserted`]: crate::lake::asserted::Asserted
+    fn asserts_head(&self) -> bool {
+        false
+    }
 
     /// Creates a table (and its namespace, where it is missing) from complete metadata.
     async fn create(&self, name: &TableName, metadata: TableMetadata) -> Result<Loaded>;

@@ -1,9 +1,10 @@
 //! What became of a commit: by its attempt id in the table, never by its answer
 //! alone.
 
-use iceberg::spec::{Snapshot, TableMetadata};
+use iceberg::spec::{FormatVersion, Snapshot, TableMetadata};
 
 use crate::lake::Result;
+use crate::lake::asserted::{Asserted, AssertedHead};
 use crate::lake::iceberg::catalog::{Answer, Loaded};
 use crate::lake::iceberg::table::IcebergTable;
 use crate::model::outcome::{Conflict, Outcome, Resolution};
@@ -13,36 +14,81 @@ use crate::model::plan::{ATTEMPT_KEY, AttemptId};
 /// added to, in milliseconds: writers' clocks differ.
 const CLOCK_TOLERANCE_MS: i64 = 60_000;
 
+/// How long after its base a commit to a table of format 1 may still arrive, by the
+/// table's own clock, in milliseconds: no server works on one request for so long.
+const LATEST_MS: i64 = 3_600_000;
+
 /// Looks for an attempt in this state of the table.
 ///
-/// * A snapshot has the attempt's id: landed.
-/// * The pointer is the asserted one: the swap may still come.
-/// * The branch's head is not newer than the asserted metadata: a catalog that
-///   compares heads, not pointers, could still apply it.
-/// * A snapshot that may be younger than the attempt has lost its parent: it may
-///   descend from ours, which an expiry may have dropped while our files live.
-/// * Otherwise it is proven that no snapshot of the table is ours or descends
-///   from ours, and that the swap cannot come any more.
+/// A snapshot with the attempt's id: landed. A snapshot that may be younger than
+/// the attempt and has lost its parent: it may descend from ours, which an expiry
+/// may have dropped while our files live. Otherwise it is proven that no snapshot
+/// of the table is ours or descends from ours, and what is left to show is that the
+/// commit cannot come any more: by the pointer, or by the head, whichever the
+/// catalog compares.
 pub fn find_attempt(table: &IcebergTable, attempt: &AttemptId, asserted: &str) -> Resolution {
     let metadata = &table.loaded.metadata;
     if let Some(ours) = snapshot_of(metadata, attempt) {
         return Resolution::Landed { snapshot_id: ours.snapshot_id() };
     }
-    let open = |reason: String| Resolution::Open { reason };
-    if table.loaded.metadata_location == asserted {
-        return open("the table still stands where the commit would change it: it may land yet".into());
-    }
-    let Some(base) = metadata.metadata_log().iter().find(|entry| entry.metadata_file == asserted) else {
-        return open(format!("the metadata log does not reach back to {asserted}"));
+    let asserted = Asserted::parse(asserted);
+    let found = match asserted.head {
+        None => by_pointer(table, &asserted.metadata_location),
+        Some(base) => by_head(table, &asserted.metadata_location, base),
     };
-    let head = metadata.snapshot_for_ref(&table.view.reference);
-    if head.is_none_or(|head| head.timestamp_ms() <= base.timestamp_ms) {
-        return open("no snapshot has followed on the one the commit is based on: it may land yet".into());
+    match found {
+        Ok(()) => Resolution::NotLanded,
+        Err(reason) => Resolution::Open { reason },
     }
-    let since = base.timestamp_ms.saturating_sub(CLOCK_TOLERANCE_MS);
-    match parentless(metadata, |s| s.timestamp_ms() < since) {
-        Some(cut) => open(format!("the history is cut: the parent of snapshot {cut} is gone, and may have been ours")),
-        None => Resolution::NotLanded,
+}
+
+/// For catalogs that swap a pointer: it has left the asserted metadata. The head
+/// must have, too, in case the catalog compares heads after all.
+fn by_pointer(table: &IcebergTable, asserted: &str) -> std::result::Result<(), String> {
+    let base_ms = moved_from(table, asserted)?;
+    let head = table.loaded.metadata.snapshot_for_ref(&table.view.reference);
+    if head.is_none_or(|head| head.timestamp_ms() <= base_ms) {
+        return Err("no snapshot has followed on the one the commit is based on: it may land yet".into());
+    }
+    uncut(&table.loaded.metadata, |s| s.timestamp_ms() < base_ms.saturating_sub(CLOCK_TOLERANCE_MS))
+}
+
+/// For catalogs that compare the branch's head. A head may come back by a rollback,
+/// and with it a request that is still on its way. What does not come back is a
+/// sequence number: once another snapshot has taken the one that ours would have,
+/// the format forbids to add ours. Format 1 has no such number, and time must do.
+fn by_head(table: &IcebergTable, asserted: &str, base: AssertedHead) -> std::result::Result<(), String> {
+    let metadata = &table.loaded.metadata;
+    if table.loaded.metadata_location == asserted || table.view.head == base.snapshot_id {
+        return Err("the branch still stands where the commit would change it: it may land yet".into());
+    }
+    if metadata.format_version() == FormatVersion::V1 {
+        let base_ms = moved_from(table, asserted)?;
+        if metadata.last_updated_ms().saturating_sub(base_ms) < LATEST_MS {
+            return Err("a rollback could still bring back the snapshot that the commit is based on".into());
+        }
+        return uncut(metadata, |s| s.timestamp_ms() < base_ms.saturating_sub(CLOCK_TOLERANCE_MS));
+    }
+    if metadata.last_sequence_number() <= base.sequence_number {
+        return Err("no snapshot has taken the sequence number that the commit would: it may land yet".into());
+    }
+    uncut(metadata, |s| s.sequence_number() <= base.sequence_number)
+}
+
+/// When the asserted metadata was made, in milliseconds, of a table that has other
+/// metadata now.
+fn moved_from(table: &IcebergTable, asserted: &str) -> std::result::Result<i64, String> {
+    if table.loaded.metadata_location == asserted {
+        return Err("the table still stands where the commit would change it: it may land yet".into());
+    }
+    let base = table.loaded.metadata.metadata_log().iter().find(|entry| entry.metadata_file == asserted);
+    base.map(|entry| entry.timestamp_ms).ok_or_else(|| format!("the metadata log does not reach back to {asserted}"))
+}
+
+fn uncut(metadata: &TableMetadata, older: impl Fn(&Snapshot) -> bool) -> std::result::Result<(), String> {
+    match parentless(metadata, older) {
+        Some(cut) => Err(format!("the history is cut: the parent of snapshot {cut} is gone, and may have been ours")),
+        None => Ok(()),
     }
 }
 
@@ -71,8 +117,19 @@ pub async fn settle(table: &IcebergTable, snapshot_id: i64, attempt: &AttemptId,
     };
     Ok(match table.catalog.load(&table.loaded.name).await {
         Err(e) => Outcome::Unknown { reason: format!("refused ({refused:?}), and the table cannot be looked at: {e}") },
+        Ok(fresh) if unexplained(table, fresh.as_ref(), &refused) => {
+            Outcome::Unknown { reason: format!("refused ({refused:?}), yet nothing has moved: the request may be on its way twice") }
+        }
         Ok(fresh) => after_refusal(&table.loaded, fresh.as_ref(), attempt, refused),
     })
+}
+
+/// A conflict that the table does not show. Where the catalog writes the metadata,
+/// each commit moves the location: when it has not moved, nobody was faster, and the
+/// refusal may be that of a second copy while the first is still worked on.
+fn unexplained(table: &IcebergTable, fresh: Option<&Loaded>, refused: &Outcome) -> bool {
+    let conflict = matches!(refused, Outcome::Conflict(Conflict::MetadataMoved));
+    conflict && table.catalog.asserts_head() && fresh.is_some_and(|f| f.metadata_location == table.loaded.metadata_location)
 }
 
 /// What a refusal means in view of the table as it is now.
