@@ -12,6 +12,8 @@ use crate::model::policy::Policy;
 
 /// Prefix of the table properties that are ours.
 const PREFIX: &str = "afterwrite.";
+/// Not a policy: says that the cloud's own compaction of the table is off.
+const MANAGED_COMPACTION: &str = "managed-compaction";
 /// Iceberg's own property for the target size.
 const WRITE_TARGET: &str = "write.target-file-size-bytes";
 
@@ -47,6 +49,7 @@ pub fn resolve(settings: &Settings, name: &TableName, properties: &BTreeMap<Stri
 /// otherwise.
 fn own_properties(properties: &BTreeMap<String, String>, warnings: &mut Vec<Warning>) -> PolicySettings {
     let ours = properties.iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value)));
+    let ours = ours.filter(|(key, _)| *key != MANAGED_COMPACTION);
     let mut values = Dict::new();
     let mut written = BTreeMap::new();
     for (key, value) in ours {

@@ -324,3 +324,18 @@ fn rules_are_names_or_tables_with_their_thresholds() {
     );
     assert_eq!(wrong("{ min_ratio = 1 }"), "a rule needs its name: rule = \"small-files\"");
 }
+
+#[test]
+fn a_rest_catalog_needs_no_warehouse_and_shows_no_credential() {
+    let toml = "[catalog.r]\ntype = \"rest\"\nuri = \"https://h/api\"\ncredential = \"id:s3cr3t\"\nheader.X-Realm = \"s3cr3t\"";
+    let settings = read(toml).unwrap();
+    let catalog = &settings.catalogs["r"];
+    assert_eq!((catalog.kind, catalog.warehouse.as_str()), (CatalogKind::Rest, ""));
+    assert_eq!(catalog.properties["credential"], "id:s3cr3t");
+    assert_eq!(catalog.properties["header.X-Realm"], "s3cr3t");
+    for shown in [format!("{settings:?}"), settings.summary(), settings.summary_json().to_string()] {
+        assert!(shown.contains("https://h/api") && !shown.contains("s3cr3t"), "{shown}");
+    }
+    let message = mistakes(read("[catalog.r]\ntype = \"rest\"")).remove(0).1;
+    assert_eq!(message, "is missing: write for example \"https://catalog.example.com/api\"");
+}

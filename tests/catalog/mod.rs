@@ -4,6 +4,7 @@ mod memory;
 mod postgres;
 mod promises;
 mod pyiceberg;
+mod rest;
 mod s3;
 mod sqlite;
 
@@ -15,7 +16,10 @@ use afterwrite::lake::{Control, Result};
 use afterwrite::model::ident::TableName;
 use afterwrite::model::killpoint::KillPoint;
 use async_trait::async_trait;
-use iceberg::spec::{NestedField, PrimitiveType, Schema, TableMetadata, TableMetadataBuilder, Type};
+use iceberg::spec::{
+    NestedField, Operation, PrimitiveType, Schema, Snapshot, SnapshotReference, SnapshotRetention, Summary, TableMetadata,
+    TableMetadataBuilder, Type,
+};
 use iceberg::{TableCreation, TableRequirement, TableUpdate};
 
 /// A control that writes down what it is told.
@@ -92,6 +96,23 @@ fn metadata(location: &str, properties: &[(&str, &str)]) -> TableMetadata {
 
 fn same_table(base: &Loaded) -> Vec<TableRequirement> {
     vec![TableRequirement::UuidMatch { uuid: base.metadata.uuid() }]
+}
+
+/// An empty snapshot on the head of main, which must not have moved.
+fn next_snapshot(base: &Loaded, id: i64) -> (Vec<TableRequirement>, Vec<TableUpdate>) {
+    let head = base.metadata.snapshot_for_ref("main").map(|s| s.snapshot_id());
+    let snapshot = Snapshot::builder()
+        .with_snapshot_id(id)
+        .with_parent_snapshot_id(head)
+        .with_sequence_number(base.metadata.last_sequence_number() + 1)
+        .with_timestamp_ms(base.metadata.last_updated_ms())
+        .with_manifest_list(format!("{}/metadata/none-{id}.avro", base.metadata.location()))
+        .with_summary(Summary { operation: Operation::Append, additional_properties: Default::default() })
+        .build();
+    let reference = SnapshotReference::new(id, SnapshotRetention::branch(None, None, None));
+    let mut requirements = same_table(base);
+    requirements.push(TableRequirement::RefSnapshotIdMatch { r#ref: "main".into(), snapshot_id: head });
+    (requirements, vec![TableUpdate::AddSnapshot { snapshot }, TableUpdate::SetSnapshotRef { ref_name: "main".into(), reference }])
 }
 
 fn set(key: &str, value: &str) -> Vec<TableUpdate> {

@@ -8,6 +8,8 @@ import pathlib
 import subprocess
 import sys
 import time
+import urllib.parse
+import urllib.request
 
 import rows
 
@@ -27,14 +29,16 @@ class Home:
         self.warehouse = self.folder / "warehouse"
         self.warehouse.mkdir(exist_ok=True)
 
-    def config(self, extra=""):
-        path = self.folder / "afterwrite.toml"
+    def config(self, extra="", rest=None, file="afterwrite.toml"):
+        """The sidecar's settings; `rest` is the address of a REST catalog over the same database, and lines below it."""
+        path = self.folder / file
+        catalog = f'type = "sql"\nuri = "{self.uri}"\nwarehouse = "file://{self.warehouse}"'
+        if rest:
+            catalog = f'type = "rest"\nuri = "{rest[0]}"\n' + "\n".join(rest[1:])
         path.write_text(
             f"""
 [catalog.{self.name}]
-type = "sql"
-uri = "{self.uri}"
-warehouse = "file://{self.warehouse}"
+{catalog}
 
 [journal]
 path = "{self.folder}/journal.db"
@@ -121,6 +125,13 @@ class Spark:
                 session.conf.set(f"spark.sql.catalog.{home.name}{name}", value)
             self.homes[key] = session
         return SparkHome(self.homes[key], home.name)
+
+    def open_rest(self, home, url):
+        """The same over a REST catalog."""
+        session = self.session.newSession()
+        for name, value in {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "rest", ".uri": url, ".cache-enabled": "false"}.items():
+            session.conf.set(f"spark.sql.catalog.{home.name}{name}", value)
+        return SparkHome(session, home.name)
 
     def stop(self):
         self.session.stop()
@@ -265,6 +276,12 @@ class RestCatalog:
         line = self.process.stdout.readline()
         assert line.startswith("READY port="), f"the REST catalog did not start: {line!r}"
         self.url = f"http://127.0.0.1:{line.split('=')[1].split()[0]}"
+
+    def admin(self, reset=False, **switches):
+        """Sets fault switches (see the server), or clears them all; gives switches and counters."""
+        query = urllib.parse.urlencode(switches)
+        with urllib.request.urlopen(f"{self.url}/admin{'/reset' if reset else ''}?{query}", timeout=10) as answer:
+            return json.load(answer)
 
     def attach(self):
         return f"ATTACH '' AS ice (TYPE iceberg, ENDPOINT '{self.url}', AUTHORIZATION_TYPE 'none')"

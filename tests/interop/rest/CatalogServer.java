@@ -70,7 +70,10 @@ public class CatalogServer {
         IllegalArgumentException.class, com.fasterxml.jackson.core.JsonProcessingException.class)) CODES.put(c, 400);
   }
 
-  private static JdbcCatalog catalog;
+  private static JdbcCatalog only;
+  private static boolean multi; // --multi=1: the warehouse asked for in /v1/config names a SQLite file, whose encoded path is the prefix from then on
+  private static final Map<String, JdbcCatalog> CATALOGS = new ConcurrentHashMap<>();
+  private static final ThreadLocal<JdbcCatalog> CURRENT = new ThreadLocal<>();
   private static final Map<String, String> SWITCH = new ConcurrentHashMap<>(); // see admin()
   private static final Map<String, Long> TOKENS = new ConcurrentHashMap<>(); // token -> expiry ms
   private static final Map<String, AtomicLong> STATS = new ConcurrentHashMap<>();
@@ -84,10 +87,8 @@ public class CatalogServer {
     String uri = opt.getOrDefault("jdbc", "jdbc:sqlite:file:memdb?mode=memory&cache=shared");
     System.setProperty("sun.net.httpserver.nodelay", "true"); // else 40 ms per keep-alive request
     opt.forEach((k, v) -> { if (k.startsWith("set.")) SWITCH.put(k.substring(4), v); });
-    catalog = new JdbcCatalog(p -> new LocalFileIO(), null, true);
-    Map<String, String> props = new HashMap<>(Map.of("uri", uri, "warehouse", warehouse, "jdbc.schema-version", "V1", "jdbc.strict-mode", "true", "clients", "1"));
-    opt.forEach((k, v) -> { if (k.startsWith("catalog.")) props.put(k.substring(8), v); });
-    catalog.initialize(opt.getOrDefault("name", "lake"), props);
+    multi = opt.containsKey("multi");
+    if (!multi) only = open(opt, uri, warehouse);
     HttpServer server = HttpServer.create(new InetSocketAddress("127.0.0.1", port), 256);
     server.setExecutor(Executors.newFixedThreadPool(Integer.parseInt(opt.getOrDefault("threads", "16"))));
     server.createContext("/admin", CatalogServer::admin);
@@ -96,8 +97,21 @@ public class CatalogServer {
     System.out.println("READY port=" + server.getAddress().getPort() + " ms=" + (System.currentTimeMillis() - t0));
   }
 
+  private static JdbcCatalog open(Map<String, String> opt, String uri, String warehouse) {
+    JdbcCatalog catalog = new JdbcCatalog(p -> new LocalFileIO(), null, true);
+    Map<String, String> props = new HashMap<>(Map.of("uri", uri, "warehouse", warehouse, "jdbc.schema-version", "V1", "jdbc.strict-mode", "true", "clients", "1"));
+    opt.forEach((k, v) -> { if (k.startsWith("catalog.")) props.put(k.substring(8), v); });
+    catalog.initialize(opt.getOrDefault("name", "lake"), props);
+    return catalog;
+  }
+
+  private static JdbcCatalog openFile(String database) {
+    String uri = "jdbc:sqlite:" + database + "?busy_timeout=30000&journal_mode=WAL&synchronous=NORMAL&transaction_mode=IMMEDIATE";
+    return open(Map.of(), uri, "file://" + new File(database).getParent() + "/warehouse");
+  }
+
   /** /admin?k=v…: k=v sets, k= (empty) clears; /admin/reset clears all; answers switches + counters. Keys:
-   *  after_status + after_n, drop_n (both AFTER applying), before_status + before_n, conflict_n, throttle_n + retry_after, delay_ms + delay_n,
+   *  after_status + after_n, drop_n (both AFTER applying), before_status + before_n, conflict_n, throttle_n + retry_after, delay_ms + delay_n or delay_commit_n,
    *  token (static bearer), oauth=1 + oauth_ttl, gzip=1, prefix, config_uri, ns_separator, idempotency (ISO duration), defaults.X / overrides.X,
    *  hide (comma-separated regexes of endpoints not to advertise). */
   private static void admin(HttpExchange x) throws IOException {
@@ -133,7 +147,9 @@ public class CatalogServer {
       if ("gzip".equals(x.getRequestHeaders().getFirst("Content-Encoding"))) raw = new GZIPInputStream(new java.io.ByteArrayInputStream(raw)).readAllBytes();
       if (!seg.remove(0).equals("v1") || seg.isEmpty()) throw new NoSuchWarehouseException("No route for %s", x.getRequestURI().getPath());
       String prefix = SWITCH.get("prefix");
+      CURRENT.set(only);
       boolean global = seg.get(0).equals("config") || seg.get(0).equals("oauth");
+      if (multi && !global) CURRENT.set(CATALOGS.computeIfAbsent(RESTUtil.decodeString(seg.remove(0)), CatalogServer::openFile));
       if (prefix != null && !global) { // Java clients paste the prefix raw into the URL, PyIceberg as well: advertise it URL-encoded if it needs to be
         String p = seg.remove(0);
         if (!p.equals(prefix) && !RESTUtil.decodeString(p).equals(prefix)) throw new NoSuchWarehouseException("Unknown prefix: %s", p);
@@ -142,7 +158,7 @@ public class CatalogServer {
       STATS.computeIfAbsent(route, k -> new AtomicLong()).incrementAndGet();
       commit = method.equals("POST") && (seg.get(0).equals("transactions") || seg.size() == 4 && (seg.get(2).equals("tables") || seg.get(2).equals("views")));
       if (!seg.get(0).equals("oauth")) authorize(x);
-      if (SWITCH.containsKey("delay_ms") && take("delay_n")) Thread.sleep(Long.parseLong(SWITCH.get("delay_ms")));
+      if (SWITCH.containsKey("delay_ms") && (take("delay_n") || commit && take("delay_commit_n"))) Thread.sleep(Long.parseLong(SWITCH.get("delay_ms")));
       if (!global && take("throttle_n")) {
         a = error(429, "TooManyRequestsException", "Slow down");
         a.headers.put("Retry-After", SWITCH.getOrDefault("retry_after", "1"));
@@ -202,52 +218,52 @@ public class CatalogServer {
     HTTPRequest req = ImmutableHTTPRequest.builder().baseUri(URI.create("http://127.0.0.1/")).method(HTTPRequest.HTTPMethod.POST).path("v1")
         .headers(HTTPHeaders.of(x.getRequestHeaders().entrySet().stream().collect(Collectors.toMap(Map.Entry::getKey, e -> e.getValue().get(0))))).build();
     switch (route) {
-      case "GET config/1": return Answer.ok(config());
+      case "GET config/1": return Answer.ok(config(q));
       case "POST oauth/2": return token(RESTUtil.decodeFormData(body));
       case "GET namespaces/1": {
         Namespace parent = q.containsKey("parent") ? RESTUtil.namespaceFromQueryParam(q.get("parent"), RESTUtil.decodeString(SWITCH.getOrDefault("ns_separator", "%1F"))) : Namespace.empty();
-        return Answer.ok(q.containsKey("pageSize") ? CatalogHandlers.listNamespaces(catalog, parent, q.get("pageToken"), q.get("pageSize")) : CatalogHandlers.listNamespaces(catalog, parent));
+        return Answer.ok(q.containsKey("pageSize") ? CatalogHandlers.listNamespaces(CURRENT.get(), parent, q.get("pageToken"), q.get("pageSize")) : CatalogHandlers.listNamespaces(CURRENT.get(), parent));
       }
-      case "POST namespaces/1": return once(req, () -> CatalogHandlers.createNamespace(catalog, read(body, CreateNamespaceRequest.class)));
-      case "GET namespaces/2": return Answer.ok(CatalogHandlers.loadNamespace(catalog, ns));
-      case "HEAD namespaces/2": CatalogHandlers.namespaceExists(catalog, ns); return Answer.NO_CONTENT;
-      case "DELETE namespaces/2": return once(req, () -> { CatalogHandlers.dropNamespace(catalog, ns); return null; });
-      case "POST namespaces/properties/3": return once(req, () -> CatalogHandlers.updateNamespaceProperties(catalog, ns, read(body, UpdateNamespacePropertiesRequest.class)));
-      case "GET namespaces/tables/3": return Answer.ok(q.containsKey("pageSize") ? CatalogHandlers.listTables(catalog, ns, q.get("pageToken"), q.get("pageSize")) : CatalogHandlers.listTables(catalog, ns));
+      case "POST namespaces/1": return once(req, () -> CatalogHandlers.createNamespace(CURRENT.get(), read(body, CreateNamespaceRequest.class)));
+      case "GET namespaces/2": return Answer.ok(CatalogHandlers.loadNamespace(CURRENT.get(), ns));
+      case "HEAD namespaces/2": CatalogHandlers.namespaceExists(CURRENT.get(), ns); return Answer.NO_CONTENT;
+      case "DELETE namespaces/2": return once(req, () -> { CatalogHandlers.dropNamespace(CURRENT.get(), ns); return null; });
+      case "POST namespaces/properties/3": return once(req, () -> CatalogHandlers.updateNamespaceProperties(CURRENT.get(), ns, read(body, UpdateNamespacePropertiesRequest.class)));
+      case "GET namespaces/tables/3": return Answer.ok(q.containsKey("pageSize") ? CatalogHandlers.listTables(CURRENT.get(), ns, q.get("pageToken"), q.get("pageSize")) : CatalogHandlers.listTables(CURRENT.get(), ns));
       case "POST namespaces/tables/3": {
         CreateTableRequest r = read(body, CreateTableRequest.class);
-        Answer a = once(req, () -> r.stageCreate() ? CatalogHandlers.stageTableCreate(catalog, ns, r) : CatalogHandlers.createTable(catalog, ns, r));
+        Answer a = once(req, () -> r.stageCreate() ? CatalogHandlers.stageTableCreate(CURRENT.get(), ns, r) : CatalogHandlers.createTable(CURRENT.get(), ns, r));
         if (!r.stageCreate()) return tagged(a, q);
         LocalFileIO.file(((LoadTableResponse) a.body).tableMetadata().location() + "/metadata").mkdirs(); // DuckDB's CTAS does not make it on a local disk
         return a;
       }
-      case "POST namespaces/register/3": return tagged(once(req, () -> CatalogHandlers.registerTable(catalog, ns, read(body, RegisterTableRequest.class))), q);
+      case "POST namespaces/register/3": return tagged(once(req, () -> CatalogHandlers.registerTable(CURRENT.get(), ns, read(body, RegisterTableRequest.class))), q);
       case "GET namespaces/tables/4": {
-        LoadTableResponse r = CatalogHandlers.loadTable(catalog, id, RESTCatalogProperties.SnapshotMode.valueOf(q.getOrDefault("snapshots", "all").toUpperCase(Locale.ROOT)));
+        LoadTableResponse r = CatalogHandlers.loadTable(CURRENT.get(), id, RESTCatalogProperties.SnapshotMode.valueOf(q.getOrDefault("snapshots", "all").toUpperCase(Locale.ROOT)));
         String etag = ETagProvider.of(r.metadataLocation(), q);
         return etag.equals(x.getRequestHeaders().getFirst("If-None-Match")) ? new Answer(304, null, Map.of("ETag", etag)) : new Answer(200, r, Map.of("ETag", etag));
       }
-      case "HEAD namespaces/tables/4": CatalogHandlers.tableExists(catalog, id); return Answer.NO_CONTENT;
-      case "POST namespaces/tables/4": return tagged(once(req, () -> CatalogHandlers.updateTable(catalog, id, read(body, UpdateTableRequest.class))), q);
+      case "HEAD namespaces/tables/4": CatalogHandlers.tableExists(CURRENT.get(), id); return Answer.NO_CONTENT;
+      case "POST namespaces/tables/4": return tagged(once(req, () -> CatalogHandlers.updateTable(CURRENT.get(), id, read(body, UpdateTableRequest.class))), q);
       case "DELETE namespaces/tables/4": return once(req, () -> {
-        if (Boolean.parseBoolean(q.get("purgeRequested"))) CatalogHandlers.purgeTable(catalog, id); else CatalogHandlers.dropTable(catalog, id);
+        if (Boolean.parseBoolean(q.get("purgeRequested"))) CatalogHandlers.purgeTable(CURRENT.get(), id); else CatalogHandlers.dropTable(CURRENT.get(), id);
         return null;
       });
       case "POST namespaces/tables/metrics/5": read(body, ReportMetricsRequest.class); return Answer.NO_CONTENT;
-      case "POST tables/2": return once(req, () -> { CatalogHandlers.renameTable(catalog, read(body, RenameTableRequest.class)); return null; });
+      case "POST tables/2": return once(req, () -> { CatalogHandlers.renameTable(CURRENT.get(), read(body, RenameTableRequest.class)); return null; });
       case "POST transactions/2": return once(req, () -> { transaction(read(body, CommitTransactionRequest.class)); return null; });
-      case "POST namespaces/tables/plan/5": return Answer.ok(CatalogHandlers.planTableScan(catalog, id, read(body, PlanTableScanRequest.class), scan -> false, scan -> 100));
-      case "GET namespaces/tables/plan/6": return Answer.ok(CatalogHandlers.fetchPlanningResult(catalog, id, RESTUtil.decodePathSegment(s.get(5))));
+      case "POST namespaces/tables/plan/5": return Answer.ok(CatalogHandlers.planTableScan(CURRENT.get(), id, read(body, PlanTableScanRequest.class), scan -> false, scan -> 100));
+      case "GET namespaces/tables/plan/6": return Answer.ok(CatalogHandlers.fetchPlanningResult(CURRENT.get(), id, RESTUtil.decodePathSegment(s.get(5))));
       case "DELETE namespaces/tables/plan/6": CatalogHandlers.cancelPlanTableScan(RESTUtil.decodePathSegment(s.get(5))); return Answer.NO_CONTENT;
-      case "POST namespaces/tables/tasks/5": return Answer.ok(CatalogHandlers.fetchScanTasks(catalog, id, read(body, FetchScanTasksRequest.class)));
-      case "GET namespaces/views/3": return Answer.ok(CatalogHandlers.listViews(catalog, ns));
-      case "POST namespaces/views/3": return once(req, () -> CatalogHandlers.createView(catalog, ns, read(body, CreateViewRequest.class)));
-      case "GET namespaces/views/4": return Answer.ok(CatalogHandlers.loadView(catalog, id));
-      case "HEAD namespaces/views/4": CatalogHandlers.viewExists(catalog, id); return Answer.NO_CONTENT;
-      case "POST namespaces/views/4": return once(req, () -> CatalogHandlers.updateView(catalog, id, read(body, UpdateTableRequest.class)));
-      case "DELETE namespaces/views/4": return once(req, () -> { CatalogHandlers.dropView(catalog, id); return null; });
-      case "POST views/2": return once(req, () -> { CatalogHandlers.renameView(catalog, read(body, RenameTableRequest.class)); return null; });
-      case "POST namespaces/register-view/3": return once(req, () -> CatalogHandlers.registerView(catalog, ns, read(body, RegisterViewRequest.class)));
+      case "POST namespaces/tables/tasks/5": return Answer.ok(CatalogHandlers.fetchScanTasks(CURRENT.get(), id, read(body, FetchScanTasksRequest.class)));
+      case "GET namespaces/views/3": return Answer.ok(CatalogHandlers.listViews(CURRENT.get(), ns));
+      case "POST namespaces/views/3": return once(req, () -> CatalogHandlers.createView(CURRENT.get(), ns, read(body, CreateViewRequest.class)));
+      case "GET namespaces/views/4": return Answer.ok(CatalogHandlers.loadView(CURRENT.get(), id));
+      case "HEAD namespaces/views/4": CatalogHandlers.viewExists(CURRENT.get(), id); return Answer.NO_CONTENT;
+      case "POST namespaces/views/4": return once(req, () -> CatalogHandlers.updateView(CURRENT.get(), id, read(body, UpdateTableRequest.class)));
+      case "DELETE namespaces/views/4": return once(req, () -> { CatalogHandlers.dropView(CURRENT.get(), id); return null; });
+      case "POST views/2": return once(req, () -> { CatalogHandlers.renameView(CURRENT.get(), read(body, RenameTableRequest.class)); return null; });
+      case "POST namespaces/register-view/3": return once(req, () -> CatalogHandlers.registerView(CURRENT.get(), ns, read(body, RegisterViewRequest.class)));
       default: throw new NoSuchWarehouseException("No route for %s %s", m, x.getRequestURI().getPath());
     }
   }
@@ -270,7 +286,7 @@ public class CatalogServer {
   private static void transaction(CommitTransactionRequest request) {
     List<Transaction> txs = new ArrayList<>();
     for (UpdateTableRequest change : request.tableChanges()) {
-      TableOperations ops = ((BaseTable) catalog.loadTable(change.identifier())).operations();
+      TableOperations ops = ((BaseTable) CURRENT.get().loadTable(change.identifier())).operations();
       Transaction tx = Transactions.newTransaction(change.identifier().toString(), ops);
       CatalogHandlers.commit(((BaseTransaction.TransactionTable) tx.table()).operations(), change);
       txs.add(tx);
@@ -278,10 +294,11 @@ public class CatalogServer {
     txs.forEach(Transaction::commitTransaction);
   }
 
-  private static ConfigResponse config() {
+  private static ConfigResponse config(Map<String, String> q) {
     List<Endpoint> eps = ENDPOINTS;
     if (SWITCH.containsKey("hide")) eps = eps.stream().filter(e -> Arrays.stream(SWITCH.get("hide").split(",")).noneMatch(h -> e.toString().matches(".*" + h + ".*"))).collect(Collectors.toList());
     ConfigResponse.Builder b = ConfigResponse.builder().withEndpoints(eps);
+    if (multi) b.withOverride("prefix", RESTUtil.encodeString(q.getOrDefault("warehouse", "")));
     if (SWITCH.containsKey("prefix")) b.withOverride("prefix", SWITCH.get("prefix"));
     if (SWITCH.containsKey("config_uri")) b.withOverride("uri", SWITCH.get("config_uri"));
     if (SWITCH.containsKey("ns_separator")) b.withOverride("namespace-separator", SWITCH.get("ns_separator"));

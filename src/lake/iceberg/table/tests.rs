@@ -112,3 +112,17 @@ fn h46_encryption_and_newer_formats_are_refused_by_name() {
     });
     assert_eq!((newer.view.format_version, refused(&newer)), (3, vec![Refusal::FormatVersion]));
 }
+
+#[test]
+fn a_table_in_an_s3_table_bucket_is_refused_until_its_owner_says_that_the_cloud_leaves_it_alone() {
+    let at = |location: &str, property: &str| {
+        table("main", |json| {
+            json["location"] = json!(location);
+            json["properties"]["afterwrite.managed-compaction"] = json!(property);
+        })
+    };
+    assert_eq!(refused(&at("s3://63a8e430-6e0b--table-s3", "on")), [Refusal::ManagedCompaction]);
+    assert_eq!(refused(&at("s3://63a8e430-6e0b--table-s3/t", "")), [Refusal::ManagedCompaction]);
+    assert_eq!(refused(&at("s3://63a8e430-6e0b--table-s3", "off")), []);
+    assert_eq!(refused(&at("s3://b/x--table-s3", "")), []);
+}
