@@ -96,8 +96,8 @@ fn keeps(view: &TableView, snapshot_id: i64) -> bool {
 
 /// Where an undo stands that wrote the files `named`: it makes no snapshot.
 ///
-/// Where the table still knows which metadata followed the asserted one, that
-/// tells: it is the undo's, or it is not and never will be. Else the branch's
+/// Where the metadata file is ours to write, and the table still knows which
+/// metadata followed the asserted one, that tells: it is the undo's, or it is not and never will be. Else the branch's
 /// history does. The undo landed when the snapshot has left the branch. It did
 /// not, and cannot any more, when the pointer has left the asserted base and the
 /// snapshot is still in the branch. A history cut before the snapshot leaves it

@@ -44,8 +44,8 @@ kill_points! {
     Verified = "verified",
     /// New manifests are written, the metadata file is not.
     ManifestsWritten = "manifests-written",
-    /// The commit is journaled as begun and the metadata file is written; the
-    /// catalog has not been asked.
+    /// The commit is journaled as begun, and the metadata file is written where that
+    /// is ours to do; the catalog has not been asked.
     MetadataWritten = "metadata-written",
     /// The catalog answered, the journal does not know.
     CatalogAnswered = "catalog-answered",

@@ -39,7 +39,7 @@ async fn a_commit_moves_the_pointer_once(one: &dyn Catalog, two: &dyn Catalog) {
     assert!(location.contains("/metadata/00001-") && location.ends_with(".metadata.json"), "{location}");
     if one.asserts_head() {
         // the catalog writes the metadata, and compares what the requirements name
-        assert_eq!(recorder.told(), [format!("commit {}", base.metadata_location)]);
+        assert_eq!(recorder.told(), [format!("commit {}", base.metadata_location), "reached metadata-written".into()]);
         let now = two.load(&t).await.unwrap().unwrap();
         assert_eq!((now.metadata.properties().get("k").map(String::as_str), now.metadata_location), (Some("1"), location));
         return;

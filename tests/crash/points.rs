@@ -5,7 +5,7 @@ use afterwrite::model::killpoint::KillPoint;
 use sqlx::{Connection, SqliteConnection};
 
 use super::world::{NAME, World};
-use crate::fixture::process::Ended;
+use crate::fixture::process::{Ended, over_rest};
 
 /// What a process says when it is aborted: nothing, by a signal.
 fn aborted(ended: &Ended) -> bool {
@@ -23,6 +23,12 @@ async fn always_moved(world: &World, on: bool) {
     catalog.close().await.unwrap();
 }
 
+/// The points that a commit can be made to pass. A REST catalog's conflict that the
+/// table does not show is unknown, and nothing is cleaned up after it.
+fn points() -> impl Iterator<Item = KillPoint> {
+    KillPoint::ALL.iter().copied().filter(|point| over_rest().is_none() || *point != KillPoint::CleanupBegun)
+}
+
 /// Ends a `compact` at a point. Clean-up begins only after a conflict.
 async fn crash(world: &World, point: KillPoint) {
     always_moved(world, point == KillPoint::CleanupBegun).await;
@@ -38,7 +44,7 @@ fn has_landed(point: KillPoint) -> bool {
 
 #[tokio::test]
 async fn a_compaction_killed_at_any_point_is_closed_by_the_next() {
-    for &point in KillPoint::ALL {
+    for point in points() {
         let world = World::new().await;
         crash(&world, point).await;
         assert_eq!(world.table.rows().await, world.rows, "{point}");
@@ -80,7 +86,7 @@ async fn a_spliced_compaction_killed_at_any_point_is_closed_by_the_next() {
 /// A recovery passes two of the points itself.
 #[tokio::test]
 async fn a_recovery_that_is_killed_too_is_closed_by_the_next() {
-    for &point in KillPoint::ALL {
+    for point in points() {
         let world = World::new().await;
         crash(&world, point).await;
         let named_files = !has_landed(point) && !matches!(point, KillPoint::Requested | KillPoint::Inflight);

@@ -14,6 +14,7 @@ use super::http::{Request, Response};
 use crate::lake::asserted::{Asserted, AssertedHead};
 use crate::lake::iceberg::catalog::{Answer, Loaded};
 use crate::lake::{Control, Error, Result};
+use crate::model::killpoint::KillPoint;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -77,6 +78,7 @@ pub async fn commit(
     let request = client.request(Method::POST, &address, body.clone().into(), &extra).await?;
     let connection = client.http.connect(request.uri()).await.map_err(|why| client.unreachable(&address, why))?;
     control.will_commit(&asserted(base, requirements).to_string()).await?;
+    control.reached(KillPoint::MetadataWritten);
 
     let sent = copy(&request);
     let answered = connection.send(request, LARGEST_METADATA).await;
