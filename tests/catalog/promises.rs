@@ -14,6 +14,18 @@ use super::{Recorder, metadata, name, next_snapshot, same_table, set};
 pub async fn hold(one: Arc<dyn Catalog>, two: Arc<dyn Catalog>, root: &str) {
     a_created_table_is_seen_by_all(&*one, &*two, root).await;
     a_commit_moves_the_pointer_once(&*one, &*two).await;
+    hold_both(one, two, root).await;
+}
+
+/// Those of a catalog that writes the metadata itself, and compares what the
+/// requirements name.
+pub async fn hold_by_requirements(one: Arc<dyn Catalog>, two: Arc<dyn Catalog>, root: &str) {
+    a_created_table_is_seen_by_all(&*one, &*two, root).await;
+    a_commit_is_announced_and_lands(&*one, &*two).await;
+    hold_both(one, two, root).await;
+}
+
+async fn hold_both(one: Arc<dyn Catalog>, two: Arc<dyn Catalog>, root: &str) {
     a_requirement_that_does_not_hold_asks_nobody(&*one).await;
     two_committers_land_exactly_one(one.clone(), two.clone()).await;
     metadata_is_written_as_the_properties_say(&*one, root).await;
@@ -37,13 +49,6 @@ async fn a_commit_moves_the_pointer_once(one: &dyn Catalog, two: &dyn Catalog) {
     let landed = one.commit(&base, same_table(&base), set("k", "1"), &recorder).await.unwrap();
     let Answer::Landed(location) = landed else { panic!("{landed:?}") };
     assert!(location.contains("/metadata/00001-") && location.ends_with(".metadata.json"), "{location}");
-    if one.asserts_head() {
-        // the catalog writes the metadata, and compares what the requirements name
-        assert_eq!(recorder.told(), [format!("commit {}", base.metadata_location), "reached metadata-written".into()]);
-        let now = two.load(&t).await.unwrap().unwrap();
-        assert_eq!((now.metadata.properties().get("k").map(String::as_str), now.metadata_location), (Some("1"), location));
-        return;
-    }
     let told = [format!("write {location}"), format!("commit {}", base.metadata_location), "reached metadata-written".into()];
     assert_eq!(recorder.told(), told);
 
@@ -53,6 +58,16 @@ async fn a_commit_moves_the_pointer_once(one: &dyn Catalog, two: &dyn Catalog) {
     assert_eq!((now.metadata.properties().get("k").map(String::as_str), now.metadata_location), (Some("1"), location));
     assert_eq!(now.metadata.metadata_log().last().map(|l| l.metadata_file.clone()), Some(base.metadata_location.clone()));
     assert!(Store::new(&now.io).exists(&base.metadata_location).await.unwrap(), "older versions stay");
+}
+
+async fn a_commit_is_announced_and_lands(one: &dyn Catalog, two: &dyn Catalog) {
+    let base = one.load(&name(one.name())).await.unwrap().unwrap();
+    let recorder = Recorder::default();
+    let landed = one.commit(&base, same_table(&base), set("k", "1"), &recorder).await.unwrap();
+    assert_eq!(recorder.told(), [format!("commit {}", base.metadata_location), "reached metadata-written".into()]);
+    let now = two.load(&base.name).await.unwrap().unwrap();
+    assert_eq!(now.metadata.properties().get("k").map(String::as_str), Some("1"));
+    assert_eq!(landed, Answer::Landed(now.metadata_location));
 }
 
 async fn a_requirement_that_does_not_hold_asks_nobody(one: &dyn Catalog) {
@@ -101,4 +116,21 @@ async fn metadata_is_written_as_the_properties_say(one: &dyn Catalog, root: &str
     assert!(at.starts_with(&format!("{root}/elsewhere/00004-")) && at.ends_with(".gz.metadata.json"), "{at}");
     assert!(Store::new(&now.io).read(at).await.unwrap().starts_with(&[0x1f, 0x8b]));
     assert_eq!(now.metadata.metadata_log().len(), 2);
+}
+
+/// Of catalogs that can shut lost requests out.
+pub async fn hold_fences(one: &dyn Catalog, two: &dyn Catalog) {
+    let base = one.load(&name(one.name())).await.unwrap().unwrap();
+    assert!(two.fence(&base.name, &base.metadata_location).await.unwrap());
+
+    // a request that was on its way comes late
+    let late = one.commit(&base, same_table(&base), set("late", "yes"), &Recorder::default()).await.unwrap();
+    assert_eq!(late, Answer::Moved);
+    let fresh = two.load(&base.name).await.unwrap().unwrap();
+    assert_eq!((&fresh.metadata_location, fresh.metadata.properties().get("late")), (&base.metadata_location, None));
+
+    // what is asked afterwards lands, once, and a fence comes too late for it
+    let landed = two.commit(&fresh, same_table(&fresh), set("next", "yes"), &Recorder::default()).await.unwrap();
+    assert!(matches!(landed, Answer::Landed(_)), "{landed:?}");
+    assert!(!one.fence(&base.name, &base.metadata_location).await.unwrap());
 }

@@ -117,7 +117,10 @@ async fn case(refusal: Refusal) -> Option<Case> {
         }
         Refusal::ManagedCompaction => {
             let case = Case::with_files(|s| s, "lies in an S3 table bucket").await;
-            case.table.update(vec![TableUpdate::SetLocation { location: "s3://b6c3f-abc--table-s3".into() }]).await;
+            let metadata = format!("file://{}/warehouse/ns/t/metadata", case.place.path().display());
+            let updates = [("write.metadata.path".to_owned(), metadata)].into();
+            let location = "s3://b6c3f-abc--table-s3".into();
+            case.table.update(vec![TableUpdate::SetProperties { updates }, TableUpdate::SetLocation { location }]).await;
             case
         }
         Refusal::NoSpace => {

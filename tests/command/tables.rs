@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{NAME, keys, small};
-use crate::fixture::process::Place;
+use crate::fixture::process::{Place, over_rest};
 use crate::fixture::{Table, row};
 
 #[tokio::test]
@@ -188,9 +188,11 @@ async fn a_pause_holds_back_nothing_that_is_asked_for_by_hand() {
 #[tokio::test]
 async fn what_is_not_there_is_named_and_told_apart_by_the_exit_code() {
     let place = Place::new("");
-    let missing = place.run(&["compact", NAME]).await.expect(64);
-    assert!(missing.err.contains("catalog `lake`") && missing.err.contains("/catalog.db"), "{}", missing.err);
-    assert!(!place.path().join("catalog.db").exists());
+    if over_rest().is_none() {
+        let missing = place.run(&["compact", NAME]).await.expect(64);
+        assert!(missing.err.contains("catalog `lake`") && missing.err.contains("/catalog.db"), "{}", missing.err);
+        assert!(!place.path().join("catalog.db").exists());
+    }
     small(&place).await;
     for command in ["inspect", "plan", "compact"] {
         let gone = place.run(&[command, "lake.ns.gone"]).await.expect(7);

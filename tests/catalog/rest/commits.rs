@@ -220,7 +220,7 @@ async fn a_commit_has_a_connection_of_its_own_and_asserts_uuid_and_head() {
     let told = Asserted::parse(ready.watch.asserted.lock().unwrap().last().unwrap());
     assert_eq!(told.metadata_location, base.metadata_location);
     let head = told.head.unwrap();
-    assert_eq!((head.snapshot_id, head.sequence_number), (base.head, base.last_sequence_number));
+    assert_eq!((head.reference.as_str(), head.snapshot_id, head.sequence_number), ("main", base.head, Some(base.last_sequence_number)));
 }
 
 #[tokio::test]
@@ -273,4 +273,72 @@ async fn a_requirement_that_does_not_hold_on_the_base_asks_nobody() {
     let recorder = Recorder::default();
     assert_eq!(world.client.commit(&base, wrong, set("k", "v"), &recorder).await.unwrap(), Answer::Moved);
     assert_eq!((recorder.told(), world.server.commits().len()), (vec![], 0));
+}
+
+#[tokio::test]
+async fn h03_a_fence_shuts_out_a_lost_request_of_a_table_that_stands_still() {
+    let ready = Ready::new().await;
+    let before = ready.world.load().await;
+    ready.world.server.fail_commit(Work::Later, Reply::Drop);
+    assert!(matches!(ready.commit().await, Outcome::Unknown { .. }));
+    let asserted = ready.watch.asserted.lock().unwrap().last().unwrap().clone();
+
+    assert!(ready.world.client.fence(&ready.world.table.name, &asserted).await.unwrap());
+
+    let after = ready.world.load().await;
+    assert_eq!(after.view.head, before.view.head);
+    assert_eq!(after.view.snapshots, before.view.snapshots, "nothing stays of the snapshot that took the number");
+    assert_eq!(after.view.last_sequence_number, before.view.last_sequence_number + 1);
+    assert_eq!(ready.world.server.arrive().await, [400]);
+    ready.check(&[]).await;
+    // and what is asked anew lands
+    assert_eq!(ready.commit().await, ready.landed().await);
+    ready.check(&[]).await;
+}
+
+#[tokio::test]
+async fn h03_a_fence_comes_too_late_for_a_request_that_landed_and_proves_nothing_when_its_answer_is_lost() {
+    let ready = Ready::new().await;
+    ready.world.server.fail_commit(Work::Done, Reply::Drop);
+    assert!(matches!(ready.commit().await, Outcome::Unknown { .. }));
+    let asserted = ready.watch.asserted.lock().unwrap().last().unwrap().clone();
+    assert!(!ready.world.client.fence(&ready.world.table.name, &asserted).await.unwrap());
+
+    let ready = Ready::new().await;
+    ready.world.server.fail_commit(Work::Later, Reply::Drop);
+    assert!(matches!(ready.commit().await, Outcome::Unknown { .. }));
+    let asserted = ready.watch.asserted.lock().unwrap().last().unwrap().clone();
+    ready.world.server.fail_commit(Work::Done, Reply::Drop);
+    assert!(ready.world.client.fence(&ready.world.table.name, &asserted).await.is_err());
+    // the number was taken all the same: the second try has only to see that it counts
+    assert!(ready.world.client.fence(&ready.world.table.name, &asserted).await.unwrap());
+    assert_eq!(ready.world.server.arrive().await, [400]);
+    ready.check(&[]).await;
+}
+
+#[tokio::test]
+async fn h03_a_catalog_that_adds_a_snapshot_with_a_taken_number_fences_nothing() {
+    let ready = Ready::new().await;
+    ready.world.server.fail_commit(Work::Later, Reply::Drop);
+    assert!(matches!(ready.commit().await, Outcome::Unknown { .. }));
+    let asserted = ready.watch.asserted.lock().unwrap().last().unwrap().clone();
+    let lax = r#"{"metadata-location":"m","metadata":{"last-sequence-number":99}}"#;
+    ready.world.server.fail_commit(Work::Done, Reply::True);
+    ready.world.server.fail_commit(Work::NotDone, Reply::Status(200, lax.into(), vec![]));
+    assert!(!ready.world.client.fence(&ready.world.table.name, &asserted).await.unwrap());
+}
+
+#[tokio::test]
+async fn h03_an_undo_cannot_be_fenced_by_a_number_that_it_does_not_take() {
+    let ready = Ready::new().await;
+    let Outcome::Landed { snapshot_id } = ready.commit().await else { panic!("nothing stands in the way") };
+    ready.world.server.fail_commit(Work::Later, Reply::Drop);
+    let (attempt, watch) = (AttemptId("a2".into()), Watch::default());
+    let commit = afterwrite::lake::Commit { attempt: &attempt, instance: "i", control: &watch, now_ms: 0, nonce: 1 };
+    let undone = afterwrite::lake::iceberg::commit::undo(&ready.world.load().await, snapshot_id, &commit).await.unwrap();
+    assert!(matches!(undone, Outcome::Unknown { .. }), "{undone:?}");
+    let asserted = watch.asserted.lock().unwrap().last().unwrap().clone();
+    assert_eq!(Asserted::parse(&asserted).head.unwrap().sequence_number, None);
+    assert!(!ready.world.client.fence(&ready.world.table.name, &asserted).await.unwrap());
+    assert_eq!(ready.world.server.arrive().await, [200]);
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use afterwrite::lake::asserted::{Asserted, AssertedHead};
 use afterwrite::lake::iceberg::catalog::Catalog;
 use afterwrite::lake::iceberg::catalog::rest::{Options, RestCatalog};
 use afterwrite::lake::iceberg::table::IcebergTable;
@@ -24,7 +25,7 @@ fn client(uri: &str, folder: &Path) -> Arc<RestCatalog> {
 #[tokio::test]
 async fn rest_keeps_the_promises_of_a_catalog() {
     let (Some(uri), dir) = (address(), tempfile::tempdir().unwrap()) else { return };
-    promises::hold(client(&uri, dir.path()), client(&uri, dir.path()), &format!("file:{}/w", dir.path().display())).await;
+    promises::hold_by_requirements(client(&uri, dir.path()), client(&uri, dir.path()), &format!("file:{}/w", dir.path().display())).await;
 }
 
 #[tokio::test]
@@ -80,4 +81,22 @@ async fn a_rewrite_lands_and_an_undo_takes_it_back() {
         assert_eq!(undone, Outcome::Landed { snapshot_id: base.view.head.unwrap() });
         assert_eq!((Some(t.head().await), t.rows().await), (base.view.head, vec!["1|a|7".into(), "2|b|7".into()]));
     }
+}
+
+#[tokio::test]
+async fn h03_the_reference_server_lets_a_sequence_number_be_taken_and_refuses_it_afterwards() {
+    let (Some(uri), dir) = (address(), tempfile::tempdir().unwrap()) else { return };
+    let t = Table::plain().in_sqlite(dir.path()).create().await;
+    t.append([row(1, "a", 0)]).await;
+    let rest = client(&uri, dir.path());
+    let before = t.load().await.view;
+    let head = AssertedHead { reference: "main".into(), snapshot_id: before.head, sequence_number: Some(before.last_sequence_number) };
+    let asserted = Asserted { metadata_location: before.metadata_location, head: Some(head) };
+    assert!(rest.fence(&t.name, &asserted.to_string()).await.unwrap());
+    let after = t.load().await.view;
+    assert_eq!((after.head, &after.snapshots), (before.head, &before.snapshots));
+    assert_eq!(after.last_sequence_number, before.last_sequence_number + 1);
+    t.append([row(2, "b", 0)]).await;
+    assert!(!rest.fence(&t.name, &asserted.to_string()).await.unwrap(), "the branch has moved");
+    assert_eq!(t.rows().await, ["1|a", "2|b"]);
 }

@@ -32,7 +32,7 @@ pub fn find_attempt(table: &IcebergTable, attempt: &AttemptId, asserted: &str) -
         return Resolution::Landed { snapshot_id: ours.snapshot_id() };
     }
     let asserted = Asserted::parse(asserted);
-    let found = match asserted.head {
+    let found = match &asserted.head {
         None => by_pointer(table, &asserted.metadata_location),
         Some(base) => by_head(table, &asserted.metadata_location, base),
     };
@@ -42,12 +42,13 @@ pub fn find_attempt(table: &IcebergTable, attempt: &AttemptId, asserted: &str) -
     }
 }
 
-/// For catalogs that swap a pointer: it has left the asserted metadata. The head
-/// must have, too, in case the catalog compares heads after all.
+/// The pointer has left the asserted metadata; the head must have, too, in a catalog
+/// that does not promise to compare pointers.
 fn by_pointer(table: &IcebergTable, asserted: &str) -> std::result::Result<(), String> {
     let base_ms = moved_from(table, asserted)?;
     let head = table.loaded.metadata.snapshot_for_ref(&table.view.reference);
-    if head.is_none_or(|head| head.timestamp_ms() <= base_ms) {
+    let stands = head.is_none_or(|head| head.timestamp_ms() <= base_ms);
+    if stands && !table.catalog.asserts_pointer() {
         return Err("no snapshot has followed on the one the commit is based on: it may land yet".into());
     }
     uncut(&table.loaded.metadata, |s| s.timestamp_ms() < base_ms.saturating_sub(CLOCK_TOLERANCE_MS))
@@ -57,7 +58,7 @@ fn by_pointer(table: &IcebergTable, asserted: &str) -> std::result::Result<(), S
 /// and with it a request that is still on its way. What does not come back is a
 /// sequence number: once another snapshot has taken the one that ours would have,
 /// the format forbids to add ours. Format 1 has no such number, and time must do.
-fn by_head(table: &IcebergTable, asserted: &str, base: AssertedHead) -> std::result::Result<(), String> {
+fn by_head(table: &IcebergTable, asserted: &str, base: &AssertedHead) -> std::result::Result<(), String> {
     let metadata = &table.loaded.metadata;
     if table.loaded.metadata_location == asserted || table.view.head == base.snapshot_id {
         return Err("the branch still stands where the commit would change it: it may land yet".into());
@@ -69,10 +70,10 @@ fn by_head(table: &IcebergTable, asserted: &str, base: AssertedHead) -> std::res
         }
         return uncut(metadata, |s| s.timestamp_ms() < base_ms.saturating_sub(CLOCK_TOLERANCE_MS));
     }
-    if metadata.last_sequence_number() <= base.sequence_number {
-        return Err("no snapshot has taken the sequence number that the commit would: it may land yet".into());
+    match base.sequence_number {
+        Some(before) if metadata.last_sequence_number() > before => uncut(metadata, |s| s.sequence_number() <= before),
+        _ => Err("no snapshot has taken the sequence number that the commit would: it may land yet".into()),
     }
-    uncut(metadata, |s| s.sequence_number() <= base.sequence_number)
 }
 
 /// When the asserted metadata was made, in milliseconds, of a table that has other
@@ -117,19 +118,8 @@ pub async fn settle(table: &IcebergTable, snapshot_id: i64, attempt: &AttemptId,
     };
     Ok(match table.catalog.load(&table.loaded.name).await {
         Err(e) => Outcome::Unknown { reason: format!("refused ({refused:?}), and the table cannot be looked at: {e}") },
-        Ok(fresh) if unexplained(table, fresh.as_ref(), &refused) => {
-            Outcome::Unknown { reason: format!("refused ({refused:?}), yet nothing has moved: the request may be on its way twice") }
-        }
         Ok(fresh) => after_refusal(&table.loaded, fresh.as_ref(), attempt, refused),
     })
-}
-
-/// A conflict that the table does not show. Where the catalog writes the metadata,
-/// each commit moves the location: when it has not moved, nobody was faster, and the
-/// refusal may be that of a second copy while the first is still worked on.
-fn unexplained(table: &IcebergTable, fresh: Option<&Loaded>, refused: &Outcome) -> bool {
-    let conflict = matches!(refused, Outcome::Conflict(Conflict::MetadataMoved));
-    conflict && table.catalog.asserts_head() && fresh.is_some_and(|f| f.metadata_location == table.loaded.metadata_location)
 }
 
 /// What a refusal means in view of the table as it is now.

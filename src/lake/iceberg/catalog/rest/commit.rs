@@ -11,6 +11,7 @@ use super::answer::{Verdict, classify};
 use super::client::{Client, copy};
 use super::config::Config;
 use super::http::{Request, Response};
+use super::list;
 use crate::lake::asserted::{Asserted, AssertedHead};
 use crate::lake::iceberg::catalog::{Answer, Loaded};
 use crate::lake::{Control, Error, Result};
@@ -77,12 +78,12 @@ pub async fn commit(
     let extra = if config.idempotent { key(client)? } else { HeaderMap::new() };
     let request = client.request(Method::POST, &address, body.clone().into(), &extra).await?;
     let connection = client.http.connect(request.uri()).await.map_err(|why| client.unreachable(&address, why))?;
-    control.will_commit(&asserted(base, requirements).to_string()).await?;
+    control.will_commit(&asserted(base, requirements, updates).to_string()).await?;
     control.reached(KillPoint::MetadataWritten);
 
     let sent = copy(&request);
     let answered = connection.send(request, LARGEST_METADATA).await;
-    let (status, body) = match answered {
+    let (status, answer) = match answered {
         Ok(answered) if matches!(answered.status, 401 | 419) && client.auth.refused(&sent).await => {
             match again(client, &address, body.into(), &extra).await {
                 Ok(Ok(answered)) => (answered.status, answered.body),
@@ -93,7 +94,22 @@ pub async fn commit(
         Ok(answered) => (answered.status, answered.body),
         Err(why) => return Ok(Answer::Unknown(format!("catalog `{}`: {why}", client.name))),
     };
-    Ok(arm(client, classify(status, &body), &body, updates))
+    let verdict = classify(status, &answer);
+    match verdict {
+        Verdict::Moved(why) if !has_moved(client, config, base).await => {
+            let why = format!("{why}, yet nothing has moved: another copy of the request may be worked on");
+            Ok(Answer::Unknown(format!("catalog `{}`: {why}", client.name)))
+        }
+        verdict => Ok(arm(client, verdict, &answer, updates)),
+    }
+}
+
+/// Whether somebody was faster. Each commit moves the metadata location; a conflict
+/// while it stands still may be that of a second copy of the request, made by
+/// something in between, while the first is still worked on.
+async fn has_moved(client: &Client, config: &Config, base: &Loaded) -> bool {
+    let found = list::location(client, config, &base.name).await;
+    !found.is_ok_and(|location| location.as_deref() == Some(base.metadata_location.as_str()))
 }
 
 /// The same request with new credentials; the outer error is proof that it was not
@@ -136,10 +152,12 @@ fn landed(body: &[u8], updates: &[TableUpdate]) -> std::result::Result<String, S
 
 /// What the request depends on: the head that it asserts, and the sequence number
 /// that its snapshot takes.
-fn asserted(base: &Loaded, requirements: &[TableRequirement]) -> Asserted {
+fn asserted(base: &Loaded, requirements: &[TableRequirement], updates: &[TableUpdate]) -> Asserted {
+    let adds = updates.iter().any(|u| matches!(u, TableUpdate::AddSnapshot { .. }));
+    let sequence_number = adds.then(|| base.metadata.last_sequence_number());
     let head = requirements.iter().find_map(|r| match r {
-        TableRequirement::RefSnapshotIdMatch { snapshot_id, .. } => {
-            Some(AssertedHead { snapshot_id: *snapshot_id, sequence_number: base.metadata.last_sequence_number() })
+        TableRequirement::RefSnapshotIdMatch { r#ref, snapshot_id } => {
+            Some(AssertedHead { reference: r#ref.clone(), snapshot_id: *snapshot_id, sequence_number })
         }
         _ => None,
     });

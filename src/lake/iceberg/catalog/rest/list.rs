@@ -209,6 +209,18 @@ fn next(token: Option<String>, last: &str) -> Option<String> {
     token.filter(|token| !token.is_empty() && token != last)
 }
 
+/// Where a table's metadata is now; `None` when there is no such table.
+///
+/// # Errors
+/// Those of the client.
+pub async fn location(client: &Client, config: &Config, name: &TableName) -> Result<Option<String>> {
+    match locate(client, config, name, None).await {
+        Checked::At(seen) => Ok(Some(seen.location)),
+        Checked::Gone => Ok(None),
+        Checked::Failed(error) => Err(error),
+    }
+}
+
 async fn locate(client: &Client, config: &Config, name: &TableName, known: Option<Seen>) -> Checked {
     let mut extra = HeaderMap::new();
     if let Some(tag) = known.as_ref().and_then(|k| k.tag.clone()) {

@@ -11,6 +11,7 @@ mod client;
 mod commit;
 mod config;
 mod create;
+mod fence;
 mod http;
 mod list;
 mod secret;
@@ -39,6 +40,7 @@ use self::list::Listing;
 use self::storage::Vendor;
 use self::vend::{Given, Grants};
 use super::{Answer, Catalog, Loaded, metadata_file};
+use crate::lake::asserted::Asserted;
 use crate::lake::clock::{Chance, Clock};
 use crate::lake::iceberg::store;
 use crate::lake::{Control, Error, Pointer, Result};
@@ -154,7 +156,7 @@ impl Shared {
             Some(grants) => self.vended(grants, name, metadata.uuid()),
             None => store::file_io(&vend::stores(&config.properties, &answer.config)),
         };
-        Ok(Loaded { name: name.clone(), metadata_location: location, metadata: Arc::new(metadata), io })
+        Ok(Loaded { name: name.clone(), metadata_location: location, metadata: Arc::new(metadata), io, fence: None })
     }
 
     fn vended(self: &Arc<Self>, grants: Grants, name: &TableName, uuid: uuid::Uuid) -> FileIO {
@@ -204,8 +206,10 @@ impl Catalog for RestCatalog {
         &self.shared.client.name
     }
 
-    fn asserts_head(&self) -> bool {
-        true
+    async fn fence(&self, name: &TableName, asserted: &str) -> Result<bool> {
+        let Some(head) = Asserted::parse(asserted).head else { return Ok(false) };
+        let Some(table) = self.load(name).await? else { return Ok(false) };
+        fence::fence(&self.shared.client, self.shared.config().await?, &table, &head).await
     }
 
     async fn list(&self) -> Result<Vec<Pointer>> {
