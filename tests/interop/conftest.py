@@ -7,6 +7,7 @@ time.tzset()
 import pytest
 
 import engines
+import flink as flink_engine
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +20,13 @@ def spark_jvm(scratch):
     spark = engines.Spark(scratch)
     yield spark
     spark.stop()
+
+
+@pytest.fixture(scope="session")
+def flink(scratch):
+    engine = flink_engine.Flink(scratch)
+    yield engine
+    engine.stop()
 
 
 class Lab:

@@ -1,0 +1,46 @@
+"""Flink upserts: equality deletes of every checkpoint, compacted beside the running job."""
+
+import pytest
+
+MERGE_KEYS = ("id", "region")
+
+
+def create(lab, table, properties="", columns="id BIGINT NOT NULL, region STRING NOT NULL, val BIGINT, note STRING", spec="PARTITIONED BY (region)"):
+    lab.spark.sql(f"CREATE TABLE lake.db.{table} ({columns}) USING iceberg {spec} TBLPROPERTIES ('format-version'='2', 'write.upsert.enabled'='true' {properties})")
+
+
+def batch(step, keys=60):
+    """Every key has a row in every batch of its parity: most rows replace one of an earlier checkpoint."""
+    return [(id, f"r{id % 3}", step * 1000 + id, None if id % 7 == 0 else f"note {step}") for id in range(keys) if id % 2 == step % 2 or id % 5 == 0]
+
+
+def rows_after(steps, keys=60):
+    latest = {row[:2]: row for step in range(steps) for row in batch(step, keys)}
+    return sorted(latest.values())
+
+
+def spark_rows(lab, table):
+    return sorted(tuple(r) for r in lab.spark.sql(f"SELECT id, region, val, note FROM lake.db.{table}").collect())
+
+
+@pytest.mark.parametrize("sink", ["v1", "v2"])
+def test_upserts_are_compacted_between_checkpoints_of_a_running_job(lab, flink, sink):
+    table = f"upserts_{sink}"
+    create(lab, table)
+    job = flink.open(lab.home, f"db.{table}", keys=MERGE_KEYS, sink=sink)
+    deletes = 0
+    for step in range(6):
+        summary = job.upsert(batch(step))
+        deletes += int(summary.get("added-equality-delete-files", 0))
+        if step in (2, 5):
+            assert spark_rows(lab, table) == rows_after(step + 1)
+            lab.prove(f"db.{table}", confirm=(), landed=3)
+            assert spark_rows(lab, table) == rows_after(step + 1)
+    assert deletes == 18, "every checkpoint deletes by key in three partitions"
+    job.delete([(0, "r0", None, None), (5, "r2", None, None)])
+    job.close()
+    expected = [row for row in rows_after(6) if row[0] not in (0, 5)]
+    assert spark_rows(lab, table) == expected
+    lab.prove(f"db.{table}", confirm=("duckdb", "pyiceberg"), before_confirm=())
+    assert spark_rows(lab, table) == expected
+    assert lab.spark.files(f"db.{table}", "delete_files") == [], "deletes that cover nothing go with the data they covered"
