@@ -12,6 +12,14 @@ import java
 import trino as trino_engine
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "last: looks at what all other tests left behind")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
+
+
 @pytest.fixture(scope="session")
 def scratch(tmp_path_factory):
     return tmp_path_factory.mktemp("interop")
