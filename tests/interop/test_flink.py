@@ -1,6 +1,11 @@
 """Flink upserts: equality deletes of every checkpoint, compacted beside the running job."""
 
+import time
+
 import pytest
+
+import engines
+from sidecar import Sidecar
 
 MERGE_KEYS = ("id", "region")
 
@@ -44,3 +49,40 @@ def test_upserts_are_compacted_between_checkpoints_of_a_running_job(lab, flink, 
     lab.prove(f"db.{table}", confirm=("trino", "duckdb", "pyiceberg"), before_confirm=("trino",))
     assert spark_rows(lab, table) == expected
     assert lab.spark.files(f"db.{table}", "delete_files") == [], "deletes that cover nothing go with the data they covered"
+
+
+@pytest.fixture(scope="module")
+def sidecar(lab):
+    running = Sidecar(lab.home, '[[table]]\nmatch = "lake.db.checkpoints"\nact = true\ncooldown = "0s"\n')
+    yield running
+    running.stop()
+
+
+def test_ten_upsert_checkpoints_bring_at_most_two_rewrites(lab, flink, trino, sidecar):
+    create(lab, "checkpoints", spec="", properties=", 'write.parquet.compression-codec'='gzip'")
+    job = flink.open(lab.home, "db.checkpoints", keys=("id",))
+    for step in range(10):
+        job.upsert(batch(step))
+        sidecar.report("db.checkpoints")
+        time.sleep(0.5)
+    engines.wait_until(lambda: replaces(lab))
+    settled(lambda: replaces(lab))
+    job.close()
+    assert 1 <= len(replaces(lab)) <= 2
+    assert spark_rows(lab, "checkpoints") == rows_after(10)
+    assert trino.digest("db.checkpoints") == lab.spark.digest("db.checkpoints")
+    for replace in replaces(lab):
+        assert lab.spark.digest("db.checkpoints", replace["snapshot_id"]) == lab.spark.digest("db.checkpoints", replace["parent_id"])
+
+
+def replaces(lab):
+    return [s for s in lab.spark.snapshots("db.checkpoints") if s["operation"] == "replace"]
+
+
+def settled(look, seconds=4):
+    """Waits until nothing has changed for a while."""
+    seen, since = look(), time.monotonic()
+    while time.monotonic() - since < seconds:
+        time.sleep(0.3)
+        if look() != seen:
+            seen, since = look(), time.monotonic()
