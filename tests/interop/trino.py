@@ -51,13 +51,13 @@ class TrinoHome:
 
     def sql(self, text, **session):
         """Names of the columns, and the rows."""
-        headers = {"X-Trino-User": "interop", "X-Trino-Catalog": self.catalog, "X-Trino-Schema": "db", "X-Trino-Time-Zone": "UTC"}
+        headers = {"X-Trino-User": "interop", "X-Trino-Catalog": self.catalog, "X-Trino-Schema": "db", "X-Trino-Time-Zone": "UTC", "X-Trino-Client-Capabilities": "PARAMETRIC_DATETIME"}
         if session:
             headers["X-Trino-Session"] = ",".join(f"{k}={v}" for k, v in session.items())
         page = _fetch(urllib.request.Request(f"{self.url}/v1/statement", text.encode(), headers))
         columns, found = [], []
         while True:
-            assert "error" not in page, f"{text}: {page['error']['message']}"
+            assert "error" not in page, f"{page['error']['message']}: {text}"
             columns = page.get("columns") or columns
             found += [[_value(c["typeSignature"], v) for c, v in zip(columns, row)] for row in page.get("data") or []]
             if "nextUri" not in page:
