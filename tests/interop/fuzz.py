@@ -50,7 +50,7 @@ class Values:
             return self.repeated(kind, count, nulls)
         if pa.types.is_struct(kind):
             inner = [self.array(field.type, count, field.nullable) for field in kind]
-            return pa.StructArray.from_arrays(inner, fields=list(kind), mask=pa.array(nulls))
+            return pa.StructArray.from_arrays(inner, fields=list(kind), mask=pa.array(nulls, type=pa.bool_()))
         numbers = self.numbers(like, count)
         places = {number: place for place, number in enumerate(dict.fromkeys(numbers))}
         pool = pa.array([leaf(kind, number) for number in places], type=kind)
@@ -74,10 +74,10 @@ class Values:
         ends = list(itertools.accumulate(lengths, initial=0))
         if pa.types.is_map(kind):
             keys = pa.array([f"k{i}" for length in lengths for i in range(length)], type=kind.key_type)
-            return pa.MapArray.from_arrays(pa.array(ends, type=pa.int32()), keys, self.array(kind.item_type, ends[-1]), type=kind, mask=pa.array(nulls))
+            return pa.MapArray.from_arrays(pa.array(ends, type=pa.int32()), keys, self.array(kind.item_type, ends[-1]), type=kind, mask=pa.array(nulls, type=pa.bool_()))
         large = pa.types.is_large_list(kind)
         make, offsets = (pa.LargeListArray, pa.int64()) if large else (pa.ListArray, pa.int32())
-        return make.from_arrays(pa.array(ends, type=offsets), self.array(kind.value_type, ends[-1]), type=kind, mask=pa.array(nulls))
+        return make.from_arrays(pa.array(ends, type=offsets), self.array(kind.value_type, ends[-1]), type=kind, mask=pa.array(nulls, type=pa.bool_()))
 
 
 def leaf(kind, number):

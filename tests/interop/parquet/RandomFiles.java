@@ -19,6 +19,7 @@ import org.apache.parquet.io.LocalOutputFile;
 import org.apache.parquet.io.api.Binary;
 import org.apache.parquet.schema.GroupType;
 import org.apache.parquet.schema.LogicalTypeAnnotation;
+import org.apache.parquet.schema.LogicalTypeAnnotation.DateLogicalTypeAnnotation;
 import org.apache.parquet.schema.LogicalTypeAnnotation.DecimalLogicalTypeAnnotation;
 import org.apache.parquet.schema.LogicalTypeAnnotation.MapLogicalTypeAnnotation;
 import org.apache.parquet.schema.MessageType;
@@ -131,7 +132,7 @@ public class RandomFiles {
 
   private void add(Group group, int field, PrimitiveType type, long number) {
     LogicalTypeAnnotation kind = type.getLogicalTypeAnnotation();
-    long limit = kind instanceof DecimalLogicalTypeAnnotation ? (long) Math.pow(10, Math.min(18, ((DecimalLogicalTypeAnnotation) kind).getPrecision())) : Long.MAX_VALUE;
+    long limit = limit(kind);
     switch (type.getPrimitiveTypeName()) {
       case BOOLEAN: group.add(field, number % 2 == 0); break;
       case INT32: group.add(field, (int) (number % limit)); break;
@@ -141,6 +142,14 @@ public class RandomFiles {
       case FIXED_LEN_BYTE_ARRAY: group.add(field, fixed(number % limit, type.getTypeLength())); break;
       default: group.add(field, Binary.fromString(number % 13 == 0 ? "" : number % 17 == 0 ? "long ".repeat(30) + number : "v" + number));
     }
+  }
+
+  /** Below this all values mean something: digits of a decimal, days and moments that Python knows. */
+  private static long limit(LogicalTypeAnnotation kind) {
+    if (kind instanceof DecimalLogicalTypeAnnotation) {
+      return (long) Math.pow(10, Math.min(18, ((DecimalLogicalTypeAnnotation) kind).getPrecision()));
+    }
+    return kind instanceof DateLogicalTypeAnnotation ? 40_000 : Long.MAX_VALUE;
   }
 
   /** The number in the low bytes, its sign in the others. */
