@@ -7,6 +7,17 @@ time.tzset()
 import pytest
 
 import engines
+import flink as flink_engine
+import java
+import trino as trino_engine
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "last: looks at what all other tests left behind")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +30,22 @@ def spark_jvm(scratch):
     spark = engines.Spark(scratch)
     yield spark
     spark.stop()
+
+
+@pytest.fixture(scope="session")
+def trino_server(scratch):
+    if java.java25() is None:
+        pytest.skip("Trino needs a Java 25 under /usr/lib/jvm")
+    engine = trino_engine.Trino(scratch)
+    yield engine
+    engine.stop()
+
+
+@pytest.fixture(scope="session")
+def flink(scratch):
+    engine = flink_engine.Flink(scratch)
+    yield engine
+    engine.stop()
 
 
 class Lab:
@@ -62,3 +89,10 @@ def lab(request, scratch, spark_jvm):
     spark = spark_jvm.open(home)
     spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.db")
     return Lab(home, spark)
+
+
+@pytest.fixture(scope="module")
+def trino(lab, trino_server):
+    """Trino on the module's home; the lab may ask it as a reader from now on."""
+    lab.trino = trino_server.open(lab.home)
+    return lab.trino

@@ -39,7 +39,26 @@ def test_one_postgresql_catalog_for_spark_pyiceberg_and_afterwrite(postgres, spa
     assert pyiceberg.digest("db.t") == before
 
 
-def test_a_warehouse_on_s3(scratch):
+def test_flink_upserts_in_a_postgresql_catalog(postgres, spark_jvm, flink, scratch):
+    home = engines.Home(scratch / "postgres", uri=postgres.geturl())
+    jdbc = f"jdbc:postgresql://{postgres.hostname}:{postgres.port}/interop?user={postgres.username}"
+    spark = spark_jvm.open(home, uri=jdbc)
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.db")
+    spark.sql("CREATE TABLE lake.db.upserts (id BIGINT NOT NULL, v STRING) USING iceberg TBLPROPERTIES ('format-version'='2', 'write.upsert.enabled'='true')")
+    job = flink.open(home, "db.upserts", keys=("id",), uri=jdbc)
+    for step in range(4):
+        job.upsert([(id, f"v{step}") for id in range(step, 40)])
+    before = spark.digest("db.upserts")
+    assert sorted(spark.sql("SELECT v, count(*) FROM lake.db.upserts GROUP BY v").collect()) == [("v0", 1), ("v1", 1), ("v2", 1), ("v3", 37)]
+    results = engines.Afterwrite(home.config()).compact("db.upserts")
+    assert [(r["files_in"], r["rows"]) for r in results] == [(4, 40)]
+    assert spark.digest("db.upserts") == before
+    job.upsert([(0, "later")])
+    job.close()
+    assert spark.sql("SELECT v FROM lake.db.upserts WHERE id = 0").collect() == [("later",)]
+
+
+def test_a_warehouse_on_s3(scratch, trino_server):
     import boto3
 
     endpoint = os.environ["AFTERWRITE_TEST_S3"]
@@ -62,11 +81,16 @@ def test_a_warehouse_on_s3(scratch):
     for i in range(12):
         table.append(pa.table({"id": range(i * 10, i * 10 + 10), "v": [f"v{i}"] * 10}))
     table.delete("id = 5")
+    trino = trino_server.open(
+        home, **{"fs.s3.enabled": "true", "s3.endpoint": endpoint, "s3.region": "us-east-1", "s3.path-style-access": "true", "s3.aws-access-key": "test", "s3.aws-secret-key": "test"}
+    )
     before = pyiceberg.digest("db.t")
     assert before[0] == 119
+    assert trino.digest("db.t") == before
     results = engines.Afterwrite(config).compact("db.t")
     assert [(r["files_in"], r["files_out"], r["rows"]) for r in results] == [(12, 1, 119)]
     assert pyiceberg.digest("db.t") == before
+    assert trino.digest("db.t") == before
 
 
 @pytest.fixture(scope="module", autouse=True)
