@@ -73,6 +73,31 @@ fn cut_short() -> Fault {
     Fault::damaged("levels or ids of a page end too early")
 }
 
+/// Calls with each of `count` numbers of `width` bits, and how many times it
+/// stands in a row.
+///
+/// Errs `Damaged` when the stream has fewer, and what `each` says.
+pub fn visit(bytes: &[u8], width: u32, count: u32, mut each: impl FnMut(u32, u32) -> Result<(), Fault>) -> Result<(), Fault> {
+    let mut runs = Runs::new(bytes, width, count)?;
+    while let Some(run) = runs.next()? {
+        match run {
+            Run::Repeat(value, count) => each(value, count)?,
+            Run::Packed(bytes, count) => {
+                let mut told = Ok(());
+                groups(bytes, width, count, |group, valid| {
+                    for number in group.iter().take(valid) {
+                        if told.is_ok() {
+                            told = each(*number, 1);
+                        }
+                    }
+                });
+                told?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Appends `count` numbers of `width` bits.
 ///
 /// Errs `Damaged` when the stream has fewer.
@@ -193,7 +218,7 @@ fn unpack(bytes: &[u8], width: u32) -> [u32; 8] {
 }
 
 /// Appends a group of eight numbers as `width` bytes.
-fn pack(numbers: [u32; 8], width: u32, out: &mut Vec<u8>) {
+pub fn pack(numbers: [u32; 8], width: u32, out: &mut Vec<u8>) {
     let (mut word, mut bits) = (0u64, 0);
     for number in numbers {
         word |= u64::from(number) << bits;
