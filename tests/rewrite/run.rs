@@ -144,7 +144,7 @@ async fn a_value_changed_in_a_repacked_output_fails_the_proof() {
     let mut lake = Lake::new(json!([{"id": 1, "name": "n", "required": false, "type": "long"}]));
     for file in 0..2i64 {
         let rows =
-            RecordBatch::try_new(lake.arrow(), vec![Arc::new(Int64Array::from_iter_values((0..3000).map(|n| n * 3 + file)))]).unwrap();
+            RecordBatch::try_new(lake.arrow(), vec![Arc::new(Int64Array::from_iter_values((0..5000).map(|n| n * 3 + file)))]).unwrap();
         let properties = WriterProperties::builder().set_dictionary_enabled(false).set_compression(Compression::UNCOMPRESSED);
         lake.append_batch(1, &rows, properties.build());
     }

@@ -277,7 +277,7 @@ fn no_row_left_in_a_part_or_in_all() {
     let parts = [part(numbers(0..50), properties()), part(numbers(50..90), properties())];
     let found = join(&[without(&parts[0], 0..50), parts[1].clone()], &SMALL).unwrap();
     assert_eq!(read(&found, 40).as_ref(), numbers(50..90).as_ref());
-    assert_eq!(ints(&found), (Some(50), Some(89), true, Some(6)));
+    assert_eq!(ints(&found), (Some(50), Some(89), true, Some(5)));
     let failure = join(&[without(&parts[0], 0..50)], &SMALL).unwrap_err();
     assert_eq!(failure.fault, Fault::unfit("it has no data page"));
     let failure = join(&[without(&parts[0], 0..51)], &SMALL).unwrap_err();

@@ -179,7 +179,13 @@ impl Packing<'_> {
 
     /// Joins what did not join at once, by halves, each written before the next.
     /// Tells why where a row group does not fit even alone.
-    async fn halves<'a>(&self, groups: &[Group<'a>], chunks: &[Vec<Bytes>], step: &Step, files: &mut Files<'a, '_>) -> Result<Option<String>> {
+    async fn halves<'a>(
+        &self,
+        groups: &[Group<'a>],
+        chunks: &[Vec<Bytes>],
+        step: &Step,
+        files: &mut Files<'a, '_>,
+    ) -> Result<Option<String>> {
         let mut left = halved(groups, chunks);
         while let Some((groups, chunks)) = left.pop() {
             self.job.control.check()?;
