@@ -57,7 +57,7 @@ pub struct Joined {
 const DICTIONARY_BYTES: usize = 1 << 20;
 /// A page of more values than its share of a page's bytes is not opened: runs
 /// make many of few bytes.
-const OPENED_VALUE: usize = 8;
+const OPENED_VALUE: usize = 32;
 
 /// Joins the chunks of one column, in order, without their dead rows. All have
 /// the same column.

@@ -437,7 +437,9 @@ async fn a_byte_flipped_in_an_input_is_refused_as_damage_or_harmless() {
         broken[at as usize] ^= 0x41;
         let bad = live("memory://wh/db/t/data/bad.parquet", good.bytes, good.records);
         lake.io.new_output(&*bad.path).unwrap().write(Bytes::from(broken)).await.unwrap();
-        match lake.repack("out", vec![good.clone(), bad], 1 << 30, HashMap::new()).await {
+        let deleted: RoaringTreemap = if at % 2 == 0 { [5, 100, 101, 299].into_iter().collect() } else { RoaringTreemap::new() };
+        let deleted = [RoaringTreemap::new(), deleted];
+        match lake.repack_without("out", vec![good.clone(), bad], 1 << 30, HashMap::new(), &deleted).await {
             Ok(_) => {}
             Err(Error::Refused(refused)) => {
                 assert_eq!(refused.refusal, Refusal::Damaged, "{refused:?}");

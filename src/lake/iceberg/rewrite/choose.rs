@@ -143,7 +143,10 @@ fn joinable(chunk: &ColumnChunkMetaData, cut: bool) -> Result<(), String> {
     if !codec::supported(chunk.compression()) {
         return Err(format!("its codec is {}", chunk.compression()));
     }
-    let whole = |encoding: &Encoding| !matches!(encoding, Encoding::PLAIN | Encoding::RLE) && !is_dictionary(*encoding);
+    // Levels are among the encodings; some writers state one for levels that are not there.
+    #[allow(deprecated)]
+    let levels = |encoding| matches!(encoding, Encoding::RLE | Encoding::BIT_PACKED);
+    let whole = |encoding: &Encoding| *encoding != Encoding::PLAIN && !levels(*encoding) && !is_dictionary(*encoding);
     match chunk.encodings().find(whole) {
         Some(encoding) if cut => Err(format!("rows are deleted from it, and its pages are encoded as {encoding}")),
         _ => Ok(()),
