@@ -1,5 +1,7 @@
 //! Bodies of data pages: levels apart from values.
 
+use std::ops::Range;
+
 use parquet::basic::Encoding;
 use parquet::schema::types::ColumnDescriptor;
 
@@ -37,6 +39,8 @@ pub struct Body {
     bytes: Vec<u8>,
     /// Bytes of levels.
     split: usize,
+    repetition: Range<usize>,
+    definition: Range<usize>,
     /// Values that are not NULL.
     pub present: u32,
     /// Rows that begin in the page.
@@ -47,6 +51,16 @@ impl Body {
     /// The encoded values.
     pub fn values(&self) -> &[u8] {
         self.bytes.get(self.split..).unwrap_or_default()
+    }
+
+    /// The stream of repetition levels, where the column has them.
+    pub fn repetition(&self) -> &[u8] {
+        self.bytes.get(self.repetition.clone()).unwrap_or_default()
+    }
+
+    /// The stream of definition levels, where the column has them.
+    pub fn definition(&self) -> &[u8] {
+        self.bytes.get(self.definition.clone()).unwrap_or_default()
     }
 
     /// The levels, in the page's own form.
@@ -87,15 +101,15 @@ pub fn open(
         }
         Kind::Dictionary { .. } | Kind::Other => return Err(Fault::damaged("a page without values among the data pages")),
     };
-    let part = |range: std::ops::Range<usize>| bytes.get(range).unwrap_or_default();
-    let present = counted(part(definition), levels.definition, values, levels.definition)?;
-    let rows = counted(part(repetition), levels.repetition, values, 0)?;
+    let part = |range: Range<usize>| bytes.get(range).unwrap_or_default();
+    let present = counted(part(definition.clone()), levels.definition, values, levels.definition)?;
+    let rows = counted(part(repetition.clone()), levels.repetition, values, 0)?;
     if let Kind::DataV2(page) = header.kind
         && (page.values.checked_sub(page.nulls) != Some(present) || page.rows != rows)
     {
         return Err(Fault::damaged("the levels of a page contradict the counts of its header"));
     }
-    Ok(Body { bytes, split, present, rows })
+    Ok(Body { bytes, split, repetition, definition, present, rows })
 }
 
 /// How many of a page's levels are `wanted`; all, where a column has none.
@@ -103,7 +117,7 @@ fn counted(levels: &[u8], most: u32, values: u32, wanted: u32) -> Result<u32, Fa
     if most == 0 { Ok(values) } else { hybrid::count(levels, hybrid::width(most), values, wanted) }
 }
 
-fn prefixed(bytes: &[u8], level: u32, at: &mut usize) -> Result<std::ops::Range<usize>, Fault> {
+fn prefixed(bytes: &[u8], level: u32, at: &mut usize) -> Result<Range<usize>, Fault> {
     if level == 0 {
         return Ok(0..0);
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use parquet::basic::{Encoding, PageType};
@@ -22,6 +23,8 @@ pub struct Part {
     pub meta: ColumnChunkMetaData,
     /// Rows of its row group.
     pub rows: u64,
+    /// Ordinals of the rows that are to be left out, each once, ascending.
+    pub dead: Arc<[u32]>,
     /// Its column index, where the file has one.
     pub column_index: Option<ColumnIndexMetaData>,
     /// Its offset index, where the file has one.
@@ -68,11 +71,12 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Finds the pages of a part.
+    /// Finds the pages of a part. `count` tells how many rows begin in a page
+    /// for which neither header nor index does.
     ///
-    /// Errs `Damaged` when pages and footer contradict each other, `Unfit` when
-    /// the rows of pages cannot be told without decompressing.
-    pub fn find(part: &Part) -> Result<Self, Fault> {
+    /// Errs `Damaged` when pages and footer contradict each other, and as `count`
+    /// does.
+    pub fn find(part: &Part, count: impl FnMut(&Page) -> Result<u64, Fault>) -> Result<Self, Fault> {
         let (mut dictionary, mut data, mut at, mut values) = (None, Vec::new(), 0usize, 0u64);
         let stated = u64::try_from(part.meta.num_values()).map_err(|_| Fault::damaged("a negative number of values"))?;
         // What follows the last value is nobody's.
@@ -97,11 +101,11 @@ impl Pages {
             return Err(Fault::damaged(format_args!("pages of {values} values where the footer states {stated}")));
         }
         let mut pages = Self { dictionary, data };
-        pages.count_rows(part)?;
+        pages.count_rows(part, count)?;
         Ok(pages)
     }
 
-    fn count_rows(&mut self, part: &Part) -> Result<(), Fault> {
+    fn count_rows(&mut self, part: &Part, mut count: impl FnMut(&Page) -> Result<u64, Fault>) -> Result<(), Fault> {
         let flat = part.meta.column_descr().max_rep_level() == 0;
         let starts = part.offset_index.as_ref().map(OffsetIndexMetaData::page_locations).filter(|pages| pages.len() == self.data.len());
         let mut sum = 0u64;
@@ -115,10 +119,13 @@ impl Pages {
                 (Kind::DataV2(page), Some(rows)) if rows != u64::from(page.rows) => {
                     return Err(Fault::damaged("a page has other rows than its offset index states"));
                 }
+                (Kind::DataV2(page), _) if flat && page.rows != page.values => {
+                    return Err(Fault::damaged("a page has other rows than values"));
+                }
                 (Kind::DataV2(page), _) => page.rows.into(),
                 _ if flat => page.data().0.into(),
                 (_, Some(rows)) => rows,
-                (_, None) => return Err(Fault::unfit("its pages do not tell where rows begin")),
+                (_, None) => count(page)?,
             };
             sum = sum.saturating_add(page.rows);
         }
@@ -243,8 +250,6 @@ pub type Assembled = (Bytes, ColumnChunkMetaData, OffsetIndexMetaData);
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use parquet::basic::Compression;
     use parquet::schema::parser::parse_message_type;
     use parquet::schema::types::SchemaDescriptor;
@@ -260,7 +265,11 @@ mod tests {
         }
         let column = SchemaDescriptor::new(Arc::new(parse_message_type(&format!("message m {{ {schema} }}")).unwrap())).column(0);
         let meta = ColumnChunkMetaData::builder(column).set_num_values(values).build().unwrap();
-        Part { bytes: bytes.into(), meta, rows, column_index: None, offset_index: None }
+        Part { bytes: bytes.into(), meta, rows, dead: Arc::default(), column_index: None, offset_index: None }
+    }
+
+    fn find(part: &Part) -> Result<Pages, Fault> {
+        Pages::find(part, |_| Err(Fault::unfit("asked")))
     }
 
     fn data(values: u32) -> Kind {
@@ -273,12 +282,12 @@ mod tests {
 
     #[test]
     fn pages_are_found_with_their_rows() {
-        let found = Pages::find(&chunk(&[DICTIONARY, data(4), Kind::Data(Data { values: 5, ..as_data(data(0)) })], FLAT, 9, 9)).unwrap();
+        let found = find(&chunk(&[DICTIONARY, data(4), Kind::Data(Data { values: 5, ..as_data(data(0)) })], FLAT, 9, 9)).unwrap();
         assert!(found.dictionary.is_some());
         assert_eq!(found.data.iter().map(|page| (page.data().0, page.rows)).collect::<Vec<_>>(), [(4, 4), (5, 5)]);
         let second =
             DataV2 { values: 9, nulls: 0, rows: 2, encoding: Encoding::PLAIN, definition_bytes: 1, repetition_bytes: 1, compressed: true };
-        let found = Pages::find(&chunk(&[Kind::DataV2(second)], NESTED, 9, 2)).unwrap();
+        let found = find(&chunk(&[Kind::DataV2(second)], NESTED, 9, 2)).unwrap();
         assert_eq!(found.data[0].rows, 2);
     }
 
@@ -289,7 +298,7 @@ mod tests {
 
     #[test]
     fn pages_that_contradict_the_footer_are_damaged() {
-        let damaged = |kinds: &[Kind], values, rows| matches!(Pages::find(&chunk(kinds, FLAT, values, rows)), Err(Fault::Damaged(_)));
+        let damaged = |kinds: &[Kind], values, rows| matches!(find(&chunk(kinds, FLAT, values, rows)), Err(Fault::Damaged(_)));
         assert!(!damaged(&[data(4)], 4, 4));
         assert!(damaged(&[data(4)], 5, 5), "pages are missing");
         assert!(damaged(&[data(4)], 3, 3), "a page too large");
@@ -299,24 +308,26 @@ mod tests {
     }
 
     #[test]
-    fn nested_pages_of_version_1_need_an_offset_index() {
+    fn nested_pages_of_version_1_are_counted_without_an_offset_index() {
         let mut part = chunk(&[data(4), data(5)], NESTED, 9, 3);
-        assert!(matches!(Pages::find(&part), Err(Fault::Unfit(_))));
+        assert!(matches!(find(&part), Err(Fault::Unfit(_))));
+        let counted = Pages::find(&part, |page| Ok(u64::from(page.data().0) - 3)).unwrap();
+        assert_eq!(counted.data.iter().map(|page| page.rows).collect::<Vec<_>>(), [1, 2]);
         let mut index = OffsetIndexBuilder::new();
         for rows in [2, 1] {
             index.append_offset_and_size(0, 1);
             index.append_row_count(rows);
         }
         part.offset_index = Some(index.build());
-        assert_eq!(Pages::find(&part).unwrap().data.iter().map(|page| page.rows).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(find(&part).unwrap().data.iter().map(|page| page.rows).collect::<Vec<_>>(), [2, 1]);
         part.rows = 1;
-        assert!(matches!(Pages::find(&part), Err(Fault::Unfit(_))), "an index past the row group's end tells nothing");
+        assert!(matches!(find(&part), Err(Fault::Unfit(_))), "an index past the row group's end tells nothing");
     }
 
     #[test]
     fn an_assembled_chunk_is_found_again() {
         let part = chunk(&[DICTIONARY, data(4), data(5)], FLAT, 9, 9);
-        let pages = Pages::find(&part).unwrap();
+        let pages = find(&part).unwrap();
         let mut assembly = Assembly::new(1000);
         let dictionary = pages.dictionary.as_ref().unwrap();
         assembly.push(&dictionary.header, dictionary.body(&part.bytes), 0).unwrap();

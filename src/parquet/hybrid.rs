@@ -73,6 +73,31 @@ fn cut_short() -> Fault {
     Fault::damaged("levels or ids of a page end too early")
 }
 
+/// Calls with each of `count` numbers of `width` bits, and how many times it
+/// stands in a row.
+///
+/// Errs `Damaged` when the stream has fewer, and what `each` says.
+pub fn visit(bytes: &[u8], width: u32, count: u32, mut each: impl FnMut(u32, u32) -> Result<(), Fault>) -> Result<(), Fault> {
+    let mut runs = Runs::new(bytes, width, count)?;
+    while let Some(run) = runs.next()? {
+        match run {
+            Run::Repeat(value, count) => each(value, count)?,
+            Run::Packed(bytes, count) => {
+                let mut told = Ok(());
+                groups(bytes, width, count, |group, valid| {
+                    for number in group.iter().take(valid) {
+                        if told.is_ok() {
+                            told = each(*number, 1);
+                        }
+                    }
+                });
+                told?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Appends `count` numbers of `width` bits.
 ///
 /// Errs `Damaged` when the stream has fewer.
@@ -168,43 +193,40 @@ fn groups(bytes: &[u8], width: u32, count: u32, mut each: impl FnMut([u32; 8], u
     }
 }
 
+/// Room for a group of eight numbers, and for a word that begins in its last byte.
+const GROUP: usize = 32 + 8;
+
 /// The eight numbers of a group of `width` bytes; bytes cut off count as zero.
 fn unpack(bytes: &[u8], width: u32) -> [u32; 8] {
-    let mut numbers = [0; 8];
-    if width <= 8 {
-        let (word, mask) = (bytes.iter().rev().fold(0u64, |word, byte| word << 8 | u64::from(*byte)), (1u64 << width) - 1);
-        for (place, number) in (0..).zip(&mut numbers) {
-            *number = (word >> (place * width) & mask) as u32;
-        }
-        return numbers;
-    }
-    let (mut word, mut bits, mask) = (0u64, 0, (1u64 << width) - 1);
-    let mut bytes = bytes.iter();
-    for number in &mut numbers {
-        while bits < width {
-            word |= u64::from(bytes.next().copied().unwrap_or(0)) << bits;
-            bits += 8;
-        }
-        *number = (word & mask) as u32;
-        word >>= width;
-        bits -= width;
-    }
-    numbers
+    let (mut held, length) = ([0u8; GROUP], bytes.len().min(32));
+    held.iter_mut().zip(bytes.iter().take(length)).for_each(|(place, byte)| *place = *byte);
+    let mask = (1u64 << width.min(32)) - 1;
+    std::array::from_fn(|number| {
+        let bit = number * width as usize;
+        let word = held.get(bit / 8..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u64::from_le_bytes(*word));
+        (word >> (bit % 8) & mask) as u32
+    })
 }
 
 /// Appends a group of eight numbers as `width` bytes.
-fn pack(numbers: [u32; 8], width: u32, out: &mut Vec<u8>) {
-    let (mut word, mut bits) = (0u64, 0);
+pub fn pack(numbers: [u32; 8], width: u32, out: &mut Vec<u8>) {
+    let (mut word, mut bits, mut held, mut done) = (0u64, 0, [0u8; 32], 0usize);
     for number in numbers {
         word |= u64::from(number) << bits;
         bits += width;
         if bits >= 32 {
-            out.extend_from_slice(&(word as u32).to_le_bytes());
+            if let Some(place) = held.get_mut(done..).and_then(|rest| rest.first_chunk_mut()) {
+                *place = (word as u32).to_le_bytes();
+            }
+            done += 4;
             word >>= 32;
             bits -= 32;
         }
     }
-    out.extend(word.to_le_bytes().iter().take((bits / 8) as usize));
+    if let Some(rest) = held.get_mut(done..) {
+        rest.iter_mut().zip(word.to_le_bytes()).for_each(|(place, byte)| *place = byte);
+    }
+    out.extend_from_slice(held.get(..width as usize).unwrap_or_default());
 }
 
 #[cfg(test)]

@@ -1,52 +1,104 @@
-//! Column indexes put end to end.
+//! The column index of a chunk put together from those of others.
 
 use parquet::basic::{BoundaryOrder, Type};
 use parquet::data_type::AsBytes;
 use parquet::file::metadata::{ColumnIndexBuilder, LevelHistogram};
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
+use parquet::schema::types::ColumnDescriptor;
 
-/// The column index of one chunk, and which of its pages are kept, in order.
-pub struct Part<'a> {
-    /// The index, where the chunk has one.
-    pub index: Option<&'a ColumnIndexMetaData>,
-    /// Data pages in the chunk.
-    pub pages: usize,
-    /// Places of the pages that are kept.
-    pub kept: Vec<usize>,
+use super::ends::{Ends, Order};
+use super::gather::Seen;
+
+/// Where what is known of a page's rows comes from.
+#[derive(Clone, Copy, Debug)]
+pub enum Origin<'a> {
+    /// A page in an index; `None` where there is no index to be believed.
+    Entry(Option<&'a ColumnIndexMetaData>, usize),
+    /// The rows themselves.
+    Seen(&'a Seen),
 }
 
-/// The index of the chunks put end to end; `None` when one of them has none, or
-/// one that does not fit its pages. A single chunk keeps its order; of several
-/// none is claimed.
-pub fn concat(kind: Type, parts: &[Part<'_>]) -> Option<ColumnIndexMetaData> {
-    let parts = parts.iter().map(|part| Some((fitting(kind, part)?, part))).collect::<Option<Vec<_>>>()?;
-    let mut builder = ColumnIndexBuilder::new(kind);
-    let kept = parts.iter().flat_map(|(index, part)| part.kept.iter().filter(|page| **page < part.pages).map(|page| (*index, *page)));
-    let kept: Vec<(&ColumnIndexMetaData, usize)> = kept.collect();
-    let repetition: Option<Vec<_>> = kept.iter().map(|(index, page)| levels(index.repetition_level_histogram(*page)?)).collect();
-    let definition: Option<Vec<_>> = kept.iter().map(|(index, page)| levels(index.definition_level_histogram(*page)?)).collect();
-    let at = |all: &Option<Vec<LevelHistogram>>, place: usize| all.as_ref().and_then(|all| all.get(place).cloned());
-    for (place, (index, page)) in kept.iter().enumerate() {
-        let nulls = index.null_count(*page)?;
-        if index.is_null_page(*page) {
-            builder.append(true, Vec::new(), Vec::new(), nulls);
-        } else {
-            let (min, max) = ends(index, *page)?;
-            builder.append(false, min, max, nulls);
-        }
-        builder.append_histograms(&at(&repetition, place), &at(&definition, place));
+/// An index, where it is one of so many pages of this type.
+pub fn fitting(kind: Type, index: Option<&ColumnIndexMetaData>, pages: usize) -> Option<&ColumnIndexMetaData> {
+    let index = index.filter(|index| physical(index) == Some(kind))?;
+    let nulls = index.null_counts()?.len();
+    (index.num_pages() == pages as u64 && nulls == pages).then_some(index)
+}
+
+/// The index of pages in order, each made of the rows of some; `None` when one
+/// of them is not known. `order` is that of their ends, where it is known.
+pub fn concat(column: &ColumnDescriptor, pages: &[Vec<Origin<'_>>], order: Option<BoundaryOrder>) -> Option<ColumnIndexMetaData> {
+    let mut builder = ColumnIndexBuilder::new(column.physical_type());
+    let told: Vec<Told> = pages.iter().map(|page| Told::of(column, page)).collect::<Option<_>>()?;
+    let repetition = told.iter().all(|told| told.repetition.is_some());
+    let definition = told.iter().all(|told| told.definition.is_some());
+    for told in told {
+        let (min, max) = told.ends.clone().unwrap_or_default();
+        builder.append(told.ends.is_none(), min, max, told.nulls);
+        builder.append_histograms(&told.repetition.filter(|_| repetition), &told.definition.filter(|_| definition));
     }
-    if let [(index, _)] = parts.as_slice() {
-        builder.set_boundary_order(index.get_boundary_order().unwrap_or(BoundaryOrder::UNORDERED));
-    }
+    builder.set_boundary_order(order.unwrap_or(BoundaryOrder::UNORDERED));
     builder.build().ok()
 }
 
-/// A part's index, where it is one of its pages.
-fn fitting<'a>(kind: Type, part: &Part<'a>) -> Option<&'a ColumnIndexMetaData> {
-    let index = part.index.filter(|index| physical(index) == Some(kind))?;
-    let nulls = index.null_counts()?.len();
-    (index.num_pages() == part.pages as u64 && nulls == part.pages).then_some(index)
+/// What an index says of a page.
+struct Told {
+    nulls: i64,
+    /// `None` where all values are NULL.
+    ends: Option<(Vec<u8>, Vec<u8>)>,
+    repetition: Option<LevelHistogram>,
+    definition: Option<LevelHistogram>,
+}
+
+impl Told {
+    fn of(column: &ColumnDescriptor, page: &[Origin<'_>]) -> Option<Self> {
+        let mut parts = page.iter().map(|origin| Self::one(column, *origin));
+        let mut whole = parts.next()??;
+        for part in parts {
+            whole.add(Order::of(column), part?)?;
+        }
+        Some(whole)
+    }
+
+    fn one(column: &ColumnDescriptor, origin: Origin<'_>) -> Option<Self> {
+        match origin {
+            Origin::Entry(index, page) => {
+                let index = index?;
+                let nulls = index.null_count(page)?;
+                let ends = if index.is_null_page(page) { None } else { Some(ends(index, page)?) };
+                let levels = |counts: Option<&[i64]>| levels(counts?);
+                let repetition = levels(index.repetition_level_histogram(page));
+                Some(Self { nulls, ends, repetition, definition: levels(index.definition_level_histogram(page)) })
+            }
+            Origin::Seen(seen) => {
+                let all_null = seen.nulls == seen.values;
+                let ends = if all_null { None } else { Some(seen.ends.stated(column).map(|stated| (stated.low, stated.high))?) };
+                Some(Self { nulls: i64::try_from(seen.nulls).ok()?, ends, repetition: None, definition: None })
+            }
+        }
+    }
+
+    /// `None` when ends do not compare.
+    fn add(&mut self, order: Order, other: Self) -> Option<()> {
+        self.nulls = self.nulls.checked_add(other.nulls)?;
+        self.ends = match (self.ends.take(), other.ends) {
+            (Some((low, high)), Some((other_low, other_high))) => {
+                let mut both = Ends::default();
+                both.widen(order, &low, &high);
+                both.widen(order, &other_low, &other_high);
+                let (low, high) = both.known()?;
+                Some((low.to_vec(), high.to_vec()))
+            }
+            (one, other) => one.or(other),
+        };
+        self.repetition = added(self.repetition.take(), other.repetition);
+        self.definition = added(self.definition.take(), other.definition);
+        Some(())
+    }
+}
+
+fn added(sum: Option<LevelHistogram>, other: Option<LevelHistogram>) -> Option<LevelHistogram> {
+    super::statistics::histogram([sum.as_ref(), other.as_ref()].into_iter())
 }
 
 fn physical(index: &ColumnIndexMetaData) -> Option<Type> {
@@ -91,9 +143,18 @@ fn levels(counts: &[i64]) -> Option<LevelHistogram> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use parquet::schema::parser::parse_message_type;
+    use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor};
+
     use super::*;
 
     const ASCENDING: BoundaryOrder = BoundaryOrder::ASCENDING;
+
+    fn column() -> ColumnDescPtr {
+        SchemaDescriptor::new(Arc::new(parse_message_type("message m { OPTIONAL INT32 n; }").unwrap())).column(0)
+    }
 
     fn index(pages: &[Option<(i32, i32)>], histograms: bool, order: BoundaryOrder) -> ColumnIndexMetaData {
         let mut builder = ColumnIndexBuilder::new(Type::INT32);
@@ -108,37 +169,62 @@ mod tests {
         builder.build().unwrap()
     }
 
-    fn joined(parts: &[(Option<&ColumnIndexMetaData>, usize, Vec<usize>)]) -> Option<ColumnIndexMetaData> {
-        let parts: Vec<_> = parts.iter().map(|(index, pages, kept)| Part { index: *index, pages: *pages, kept: kept.clone() }).collect();
-        concat(Type::INT32, &parts)
+    fn joined(pages: &[&[(&ColumnIndexMetaData, usize)]], order: Option<BoundaryOrder>) -> Option<ColumnIndexMetaData> {
+        let pages: Vec<Vec<Origin<'_>>> =
+            pages.iter().map(|p| p.iter().map(|(index, page)| Origin::Entry(Some(index), *page)).collect()).collect();
+        concat(&column(), &pages, order)
     }
 
     #[test]
     fn pages_keep_their_ends_and_a_page_left_out_its_place() {
         let (a, b) = (index(&[Some((1, 2)), None], true, ASCENDING), index(&[Some((0, 0)), Some((7, 8))], true, ASCENDING));
-        let found = joined(&[(Some(&a), 2, vec![0, 1]), (Some(&b), 2, vec![1])]).unwrap();
+        let found = joined(&[&[(&a, 0)], &[(&a, 1)], &[(&b, 1)]], None).unwrap();
         let expected = index(&[Some((1, 2)), None, Some((7, 8))], true, BoundaryOrder::UNORDERED);
         assert_eq!(found, expected);
-        assert_eq!(joined(&[(Some(&a), 2, vec![0, 1])]), Some(a));
+        assert_eq!(joined(&[&[(&a, 0)], &[(&a, 1)]], Some(ASCENDING)), Some(a));
     }
 
     #[test]
-    fn an_index_that_is_missing_or_does_not_fit_leaves_none() {
+    fn pages_that_become_one_have_the_outermost_ends() {
+        let a = index(&[Some((1, 5)), None, Some((-3, 2)), None, None], true, ASCENDING);
+        let found = joined(&[&[(&a, 0), (&a, 1), (&a, 2)], &[(&a, 3), (&a, 4)]], None).unwrap();
+        assert_eq!(ends(&found, 0), Some(((-3i32).to_le_bytes().to_vec(), 5i32.to_le_bytes().to_vec())));
+        assert_eq!((found.null_count(0), found.null_count(1), found.is_null_page(1)), (Some(11), Some(18), true));
+        assert_eq!(found.definition_level_histogram(0), Some([3, 24].as_slice()));
+    }
+
+    #[test]
+    fn rows_that_were_seen_have_the_ends_that_they_have() {
+        let a = index(&[Some((1, 5))], true, ASCENDING);
+        let (mut seen, none) = (Seen { values: 4, nulls: 1, ..Seen::default() }, Seen { values: 2, nulls: 2, ..Seen::default() });
+        fn page(a: &ColumnIndexMetaData, seen: Origin<'_>) -> Option<ColumnIndexMetaData> {
+            concat(&column(), &[vec![Origin::Entry(Some(a), 0)], vec![seen]], None)
+        }
+        assert_eq!(page(&a, Origin::Seen(&seen)), None, "values without ends");
+        [3i32, -1].iter().for_each(|n| seen.ends.add(Order::I32, &n.to_le_bytes()));
+        let found = page(&a, Origin::Seen(&seen)).unwrap();
+        assert_eq!(ends(&found, 1), Some(((-1i32).to_le_bytes().to_vec(), 3i32.to_le_bytes().to_vec())));
+        assert_eq!(found.definition_level_histogram(0), None);
+        assert!(page(&a, Origin::Seen(&none)).unwrap().is_null_page(1));
+        assert_eq!(page(&a, Origin::Entry(None, 0)), None);
+    }
+
+    #[test]
+    fn an_index_that_does_not_fit_is_not_believed() {
         let a = index(&[Some((1, 2))], false, ASCENDING);
-        assert_eq!(joined(&[(Some(&a), 1, vec![0]), (None, 1, vec![0])]), None);
-        assert_eq!(joined(&[(Some(&a), 1, vec![0]), (Some(&ColumnIndexMetaData::NONE), 1, vec![0])]), None);
-        assert_eq!(joined(&[(Some(&a), 2, vec![0, 1])]), None);
-        assert_eq!(concat(Type::INT64, &[Part { index: Some(&a), pages: 1, kept: vec![0] }]), None);
+        assert!(fitting(Type::INT32, Some(&a), 1).is_some());
+        assert!(fitting(Type::INT32, Some(&a), 2).is_none());
+        assert!(fitting(Type::INT64, Some(&a), 1).is_none());
+        assert!(fitting(Type::INT32, Some(&ColumnIndexMetaData::NONE), 1).is_none());
+        assert!(fitting(Type::INT32, None, 0).is_none());
     }
 
     #[test]
     fn histograms_stay_when_all_pages_have_one() {
         let (with, without) = (index(&[Some((1, 2))], true, ASCENDING), index(&[Some((3, 4))], false, ASCENDING));
-        let counts = |parts: &[&ColumnIndexMetaData]| {
-            let parts: Vec<_> = parts.iter().map(|index| (Some(*index), 1, vec![0])).collect();
-            joined(&parts).unwrap().definition_level_histogram(0).map(<[i64]>::to_vec)
-        };
-        assert_eq!(counts(&[&with, &with]), Some(vec![1, 8]));
-        assert_eq!(counts(&[&with, &without]), None);
+        let counts =
+            |pages: &[&[(&ColumnIndexMetaData, usize)]]| joined(pages, None).unwrap().definition_level_histogram(0).map(<[i64]>::to_vec);
+        assert_eq!(counts(&[&[(&with, 0)], &[(&with, 0)]]), Some(vec![1, 8]));
+        assert_eq!(counts(&[&[(&with, 0)], &[(&without, 0)]]), None);
     }
 }

@@ -1,8 +1,9 @@
 //! Chunks of one column joined into one without decoding their values.
 //!
 //! Pages are copied, compressed anew where the codec differs, or, where their
-//! ids are of a dictionary that is merged into another, given new ids. Levels
-//! are never touched.
+//! ids are of a dictionary that is merged into another, given new ids. Only
+//! pages that are small, or hold rows that are left out, are put together anew,
+//! levels and values.
 
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding};
@@ -14,9 +15,14 @@ use super::body::{self, Levels};
 use super::chunk::{Assembly, Page, Pages, Part};
 use super::codec::{Deflater, Inflater};
 use super::dictionary::{self, Dictionary, Ids, Merged};
+use super::ends::Order;
 use super::fault::{Failure, Fault};
-use super::header::{Header, Kind, is_dictionary};
-use super::{hybrid, index, statistics};
+use super::gather::{self, Seen};
+use super::header::{Kind, is_dictionary};
+use super::index::{self, Origin};
+use super::{hybrid, statistics};
+
+mod put;
 
 /// What the joined chunk is to be.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +33,9 @@ pub struct Wish {
     pub page: usize,
     /// Most bytes of the chunk.
     pub chunk: usize,
+    /// Pages of fewer rows, and of few bytes, are put together: they cost more in
+    /// every scan than that costs once.
+    pub small_rows: u64,
 }
 
 /// The joined chunk. Offsets count from its own beginning.
@@ -36,6 +45,8 @@ pub struct Joined {
     pub bytes: Bytes,
     /// Its footer entry.
     pub meta: ColumnChunkMetaData,
+    /// Its rows.
+    pub rows: u64,
     /// Its column index, where every part has one.
     pub column_index: Option<ColumnIndexMetaData>,
     /// Its offset index.
@@ -44,18 +55,24 @@ pub struct Joined {
 
 /// Bytes that a merged dictionary may always take.
 const DICTIONARY_BYTES: usize = 1 << 20;
+/// A page of more values than its share of a page's bytes is not opened: runs
+/// make many of few bytes.
+const OPENED_VALUE: usize = 32;
 
-/// Joins the chunks of one column, in order. All have the same column.
+/// Joins the chunks of one column, in order, without their dead rows. All have
+/// the same column.
 ///
 /// Invariants checked:
 /// * each part's pages hold the values and rows that its footer states, and the
 ///   checksums that they carry;
 /// * no id leaves its dictionary where it gets a new meaning;
 /// * pages of ids come before all others: some readers take a wrong dictionary
-///   after a page without one. Ids behind one are replaced by their values.
+///   after a page without one. Ids behind one are replaced by their values;
+/// * where rows are left out of a part, no page of it begins inside a row, and
+///   its statistics are those of the rows that stay.
 ///
 /// Errs `Damaged` when a part contradicts itself, `Unfit` when the parts can
-/// only be joined by decoding them; a single part is fit whenever its pages are.
+/// only be joined by decoding them, or no row is left.
 pub fn join(parts: &[Part], wish: &Wish) -> Result<Joined, Failure> {
     let first = parts.first().ok_or_else(|| Fault::unfit("nothing to join"))?;
     let levels = Levels::of(first.meta.column_descr());
@@ -66,20 +83,22 @@ pub fn join(parts: &[Part], wish: &Wish) -> Result<Joined, Failure> {
         deflater: Deflater::new(wish.codec)?,
         out: Assembly::new(wish.chunk),
         scratch: Vec::new(),
+        made: Vec::new(),
+        rows: 0,
     };
     let mut sources = Vec::with_capacity(parts.len());
     for (place, part) in parts.iter().enumerate() {
         sources.push(joining.source(part).map_err(|fault| fault.of(place))?);
     }
     let merged = joining.merged(&sources)?;
-    if let Some(merged) = &merged {
+    let pieces = put::pieces(&sources, merged.as_ref(), levels, wish.small_rows)?;
+    if let Some(merged) = merged.as_ref().filter(|_| pieces.iter().any(put::Piece::is_by_id)) {
         joining.put_dictionary(merged, &sources)?;
     }
-    let mut prefix = merged.is_some();
-    for (place, source) in sources.iter().enumerate() {
-        let ids = merged.as_ref().and_then(|merged| merged.ids.get(place));
-        joining.put_pages(source, merged.as_ref().zip(ids), &mut prefix).map_err(|fault| fault.of(place))?;
+    for run in put::runs(&pieces) {
+        joining.put_run(pieces.get(run).unwrap_or_default(), &sources, merged.as_ref())?;
     }
+    joining.check_left_out(&sources)?;
     joining.end(&sources, first)
 }
 
@@ -94,7 +113,31 @@ impl Source<'_> {
     fn by_id(&self) -> impl Iterator<Item = &Page> {
         self.pages.data.iter().filter(|page| is_dictionary(page.data().1))
     }
+
+    /// Whether it has pages that are not of ids.
+    fn has_others(&self) -> bool {
+        self.pages.data.iter().any(|page| page.data().0 > 0 && !is_dictionary(page.data().1))
+    }
+
+    /// Whether rows are left out.
+    fn is_cut(&self) -> bool {
+        !self.part.dead.is_empty()
+    }
+
+    fn column_index(&self) -> Option<&ColumnIndexMetaData> {
+        index::fitting(self.part.meta.column_type(), self.part.column_index.as_ref(), self.pages.data.len())
+    }
+
+    /// Bytes of byte arrays page by page, where it tells.
+    fn unencoded(&self, page: usize) -> Option<i64> {
+        let pages = self.part.offset_index.as_ref()?.unencoded_byte_array_data_bytes()?;
+        (pages.len() == self.pages.data.len() && !self.is_cut()).then(|| pages.get(page).copied()).flatten()
+    }
 }
+
+/// What the rows of one page come from: pages of sources, and what was seen of
+/// them where rows are left out.
+type MadeOf = Vec<(usize, usize, Option<Seen>)>;
 
 struct Joining {
     levels: Levels,
@@ -103,16 +146,26 @@ struct Joining {
     deflater: Deflater,
     out: Assembly,
     scratch: Vec<u32>,
+    made: Vec<MadeOf>,
+    rows: u64,
 }
 
 impl Joining {
     fn source<'a>(&mut self, part: &'a Part) -> Result<Source<'a>, Fault> {
-        let pages = Pages::find(part)?;
+        let pages = Pages::find(part, |page| self.count_rows(page, part))?;
         for page in pages.dictionary.iter().chain(&pages.data) {
             body::check(&page.header, page.body(&part.bytes))?;
             if page.header.uncompressed > self.wish.page {
                 return Err(Fault::unfit(format_args!("a page of {} bytes", page.header.uncompressed)));
             }
+        }
+        if part.dead.last().is_some_and(|row| u64::from(*row) >= part.rows) {
+            return Err(Fault::damaged("a row that is left out is past the end"));
+        }
+        if !part.dead.is_empty()
+            && let Some(page) = pages.data.iter().find(|page| !gather::fits(&page.header, self.levels))
+        {
+            return Err(Fault::unfit(format_args!("rows are deleted, and a page is encoded as {}", page.data().1)));
         }
         let mut source = Source { part, pages, dictionary: None };
         if source.by_id().next().is_some() {
@@ -137,7 +190,7 @@ impl Joining {
         for source in sources {
             front.extend(&source.dictionary);
             sources_in_front += 1;
-            if source.pages.data.iter().any(|page| page.data().0 > 0 && !is_dictionary(page.data().1)) {
+            if source.has_others() {
                 break;
             }
         }
@@ -170,7 +223,7 @@ impl Joining {
             Err(Fault::Unfit(_)) => return Ok(false),
             Err(fault) => return Err(fault.of(*place)),
         }
-        let ids = translated(&opened, source, merged, ids).map_err(|fault| fault.of(*place))?;
+        let ids = put::translated(&opened, source, merged, ids).map_err(|fault| fault.of(*place))?;
         let mut size = |bytes: &[u8]| -> Result<u64, Fault> {
             let mut out = Vec::new();
             self.deflater.deflate(bytes, &mut out)?;
@@ -192,80 +245,40 @@ impl Joining {
         Ok(self.out.push(&header, &body, 0)?)
     }
 
-    fn put_pages(&mut self, source: &Source<'_>, merged: Option<(&Merged, &Ids)>, prefix: &mut bool) -> Result<(), Fault> {
-        for page in source.pages.data.iter().filter(|page| page.data().0 > 0) {
-            if !is_dictionary(page.data().1) {
-                *prefix = false;
-                self.carry(page, source)?;
-            } else {
-                match merged.filter(|_| *prefix) {
-                    Some((merged, ids)) => self.put_ids(page, source, merged, ids)?,
-                    None => self.put_values(page, source)?,
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The page as it is, but for its codec.
-    fn carry(&mut self, page: &Page, source: &Source<'_>) -> Result<(), Fault> {
-        let (bytes, codec) = (&source.part.bytes, source.part.meta.compression());
-        match body::transcode(&page.header, page.body(bytes), codec, &mut self.inflater, &mut self.deflater)? {
-            Some((header, body)) => self.out.push(&header, &body, page.rows),
-            None => self.out.copy(page, page.whole(bytes)),
-        }
-    }
-
-    /// The page with the ids of the merged dictionary.
-    fn put_ids(&mut self, page: &Page, source: &Source<'_>, merged: &Merged, ids: &Ids) -> Result<(), Fault> {
-        let entries = source.dictionary.as_ref().map_or(0, Dictionary::len);
-        // An id past the end stays past the end when nothing was added.
-        if *ids == Ids::Same && entries as u64 == u64::from(merged.values) {
-            return self.carry(page, source);
-        }
-        let opened = self.open(page, source)?;
-        if *ids == Ids::Same || opened.present == 0 {
-            let (width, stream) = ids_of(&opened)?;
-            hybrid::check(stream, width, opened.present, entries)?;
-            return self.carry(page, source);
-        }
-        let values = translated(&opened, source, merged, ids)?;
-        self.put(&page.header.kind, page, &opened, &values)
-    }
-
-    /// The page with values instead of ids.
-    fn put_values(&mut self, page: &Page, source: &Source<'_>) -> Result<(), Fault> {
-        let opened = self.open(page, source)?;
-        let mut values = Vec::new();
-        self.look_up(&opened, source, &mut values)?;
-        self.put(&page.header.kind.encoded(Encoding::PLAIN), page, &opened, &values)
-    }
-
-    fn put(&mut self, kind: &Kind, page: &Page, opened: &body::Body, values: &[u8]) -> Result<(), Fault> {
-        let (header, body): (Header, Vec<u8>) = body::close(kind, opened.levels(), values, &mut self.deflater)?;
-        self.out.push(&header, &body, page.rows)
-    }
-
     fn open(&mut self, page: &Page, source: &Source<'_>) -> Result<body::Body, Fault> {
-        let codec = source.part.meta.compression();
-        let opened = body::open(&page.header, page.body(&source.part.bytes), self.levels, codec, &mut self.inflater)?;
+        let opened = self.open_any(page, source.part)?;
         if u64::from(opened.rows) == page.rows {
             return Ok(opened);
         }
         Err(Fault::damaged(format_args!("{} rows begin in a page of {}", opened.rows, page.rows)))
     }
 
-    fn look_up(&mut self, opened: &body::Body, source: &Source<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
-        let dictionary = source.dictionary.as_ref().ok_or_else(|| Fault::damaged("pages of ids without a dictionary"))?;
-        let (width, stream) = ids_of(opened)?;
-        self.scratch.clear();
-        hybrid::decode(stream, width, opened.present, &mut self.scratch)?;
-        dictionary.look_up(&self.scratch, self.wish.page, out)
+    fn open_any(&mut self, page: &Page, part: &Part) -> Result<body::Body, Fault> {
+        let (values, bytes) = (page.data().0, page.header.uncompressed);
+        if values as usize > self.wish.page / OPENED_VALUE {
+            return Err(Fault::unfit(format_args!("a page of {values} values")));
+        }
+        if bytes > self.wish.page {
+            return Err(Fault::unfit(format_args!("a page of {bytes} bytes")));
+        }
+        body::open(&page.header, page.body(&part.bytes), self.levels, part.meta.compression(), &mut self.inflater)
+    }
+
+    /// The rows of a page that does not tell them.
+    fn count_rows(&mut self, page: &Page, part: &Part) -> Result<u64, Fault> {
+        let opened = self.open_any(page, part)?;
+        if page.data().0 > 0 && hybrid::count(opened.repetition(), hybrid::width(self.levels.repetition), 1, 0)? == 0 {
+            return Err(Fault::unfit("a page begins inside a row"));
+        }
+        Ok(opened.rows.into())
     }
 
     fn end(mut self, sources: &[Source<'_>], first: &Part) -> Result<Joined, Failure> {
         self.unencoded(sources);
-        let chunks: Vec<&ColumnChunkMetaData> = sources.iter().map(|source| &source.part.meta).collect();
+        let column = first.meta.column_descr();
+        let metas: Vec<ColumnChunkMetaData> =
+            sources.iter().enumerate().map(|(place, source)| self.told(place, source)).collect::<Result<_, _>>()?;
+        let chunks: Vec<&ColumnChunkMetaData> = metas.iter().collect();
         let (bytes, meta, offset_index) = self.out.end(&first.meta, self.wish.codec)?;
         let unencoded = statistics::total(chunks.iter().map(|c| c.unencoded_byte_array_data_bytes().and_then(|n| u64::try_from(n).ok())));
         let mut builder = meta
@@ -273,22 +286,48 @@ impl Joining {
             .set_unencoded_byte_array_data_bytes(unencoded.and_then(|bytes| i64::try_from(bytes).ok()))
             .set_repetition_level_histogram(statistics::histogram(chunks.iter().map(|c| c.repetition_level_histogram())))
             .set_definition_level_histogram(statistics::histogram(chunks.iter().map(|c| c.definition_level_histogram())));
-        if let Some(folded) = statistics::fold(first.meta.column_descr(), &chunks) {
+        if let Some(folded) = statistics::fold(column, &chunks) {
             builder = builder.set_statistics(folded);
         }
-        let parts: Vec<index::Part<'_>> = sources.iter().map(index_part).collect();
-        let column_index = index::concat(first.meta.column_type(), &parts);
-        Ok(Joined { bytes, meta: builder.build().map_err(Fault::unfit)?, column_index, offset_index })
+        let pages: Vec<Vec<Origin<'_>>> = self.made.iter().map(|made| made.iter().map(|one| origin(sources, one)).collect()).collect();
+        let order = match sources {
+            [only] if !only.is_cut() => only.column_index().and_then(ColumnIndexMetaData::get_boundary_order),
+            _ => None,
+        };
+        let column_index = index::concat(column, &pages, order);
+        Ok(Joined { bytes, meta: builder.build().map_err(Fault::unfit)?, rows: self.rows, column_index, offset_index })
+    }
+
+    /// What the footer would say of a source's rows that stay.
+    fn told(&self, place: usize, source: &Source<'_>) -> Result<ColumnChunkMetaData, Fault> {
+        if !source.is_cut() {
+            return Ok(source.part.meta.clone());
+        }
+        let column = source.part.meta.column_descr_ptr();
+        let (order, mut whole) = (Order::of(&column), Seen::default());
+        let seen = self.made.iter().flatten().filter(|(source, ..)| *source == place).filter_map(|(.., seen)| seen.as_ref());
+        for seen in seen {
+            (whole.values, whole.nulls) = (whole.values + seen.values, whole.nulls + seen.nulls);
+            whole.ends.fold(order, &seen.ends);
+        }
+        let statistics = whole.ends.statistics(&column, whole.nulls);
+        let values = i64::try_from(whole.values).map_err(Fault::unfit)?;
+        ColumnChunkMetaData::builder(column).set_num_values(values).set_statistics(statistics).build().map_err(Fault::unfit)
     }
 
     /// Tells the bytes of byte arrays page by page, where all parts do.
     fn unencoded(&mut self, sources: &[Source<'_>]) {
-        let told = |source: &Source<'_>| {
-            let pages = source.part.offset_index.as_ref()?.unencoded_byte_array_data_bytes()?;
-            (pages.len() == source.pages.data.len()).then(|| kept(source).filter_map(|place| pages.get(place).copied()).collect::<Vec<_>>())
-        };
-        let all: Option<Vec<Vec<i64>>> = sources.iter().map(told).collect();
-        all.into_iter().flatten().flatten().for_each(|bytes| self.out.unencoded(bytes));
+        let of_page =
+            |made: &MadeOf| made.iter().try_fold(0i64, |sum, (source, page, _)| sum.checked_add(sources.get(*source)?.unencoded(*page)?));
+        let all: Option<Vec<i64>> = self.made.iter().map(of_page).collect();
+        all.into_iter().flatten().for_each(|bytes| self.out.unencoded(bytes));
+    }
+}
+
+fn origin<'a>(sources: &'a [Source<'_>], (source, page, seen): &'a (usize, usize, Option<Seen>)) -> Origin<'a> {
+    match seen {
+        Some(seen) => Origin::Seen(seen),
+        None => Origin::Entry(sources.get(*source).and_then(Source::column_index), *page),
     }
 }
 
@@ -307,38 +346,6 @@ fn spread(merged: Merged, sources: &[Source<'_>]) -> Merged {
     });
     let ids = spread.collect();
     Merged { ids, ..merged }
-}
-
-/// The width and the stream of a page of ids.
-fn ids_of(opened: &body::Body) -> Result<(u32, &[u8]), Fault> {
-    match opened.values().split_first() {
-        Some((width, stream)) => Ok((u32::from(*width), stream)),
-        None if opened.present == 0 => Ok((0, &[])),
-        None => Err(Fault::damaged("a page of ids without any")),
-    }
-}
-
-fn translated(opened: &body::Body, source: &Source<'_>, merged: &Merged, ids: &Ids) -> Result<Vec<u8>, Fault> {
-    let (width, stream) = ids_of(opened)?;
-    let to = merged.width();
-    let mut out = vec![u8::try_from(to).unwrap_or(u8::MAX)];
-    match ids {
-        Ids::Mapped(table) => hybrid::translate(stream, width, opened.present, table, to, &mut out)?,
-        Ids::Same => {
-            hybrid::check(stream, width, opened.present, source.dictionary.as_ref().map_or(0, Dictionary::len))?;
-            return Ok(opened.values().to_vec());
-        }
-    }
-    Ok(out)
-}
-
-/// Places of the data pages that are kept: those with values.
-fn kept<'a>(source: &'a Source<'_>) -> impl Iterator<Item = usize> + 'a {
-    source.pages.data.iter().enumerate().filter(|(_, page)| page.data().0 > 0).map(|(place, _)| place)
-}
-
-fn index_part<'a>(source: &'a Source<'_>) -> index::Part<'a> {
-    index::Part { index: source.part.column_index.as_ref(), pages: source.pages.data.len(), kept: kept(source).collect() }
 }
 
 #[cfg(test)]

@@ -92,7 +92,7 @@ fn outermost<'a, T: Clone + 'a>(
 }
 
 /// Big-endian numbers in two's complement, of any lengths.
-fn compare_signed(a: &[u8], b: &[u8]) -> Ordering {
+pub fn compare_signed(a: &[u8], b: &[u8]) -> Ordering {
     let negative = |bytes: &[u8]| bytes.first().is_some_and(|byte| byte & 128 != 0);
     if negative(a) != negative(b) {
         return negative(b).cmp(&negative(a));

@@ -104,7 +104,7 @@ async fn compact_tells_each_partition_and_the_journal_keeps_it() {
     let head = table.head().await.to_string();
     let numbers = ["result", "partition", "files_in", "files_out", "rows", "rows_deleted", "path", "snapshot_id"];
     let shown: Vec<&Value> = numbers.iter().map(|key| &lines[0][*key]).collect();
-    let expected = [json!("committed"), json!("p=7"), json!(3), json!(1), json!(3), json!(1), json!("re-encode"), json!(head)];
+    let expected = [json!("committed"), json!("p=7"), json!(3), json!(1), json!(3), json!(1), json!("re-pack"), json!(head)];
     assert_eq!(shown, expected.iter().collect::<Vec<_>>());
     assert_eq!((&lines[1]["result"], &lines[1]["attempt"], &lines[1]["snapshot_id"]), (&json!("left"), &Value::Null, &Value::Null));
     assert_eq!(table.rows().await, ["2|b|7", "3|c|7", "4|d|7", "5|e|8"]);

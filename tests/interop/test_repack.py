@@ -75,3 +75,35 @@ def test_pyiceberg_and_spark_write_one_table(lab):
     lab.spark.sql("ALTER TABLE lake.db.mixed SET TBLPROPERTIES ('write.parquet.compression-codec'='zstd')")
     write(lab, "mixed", 3, "id, concat('w', id % 50) AS v, id / 3 AS f")
     repacked(lab, "mixed", landed=1)
+
+
+@pytest.mark.parametrize("rows", [200, ROWS])
+@pytest.mark.parametrize("dictionary", [2 << 20, 20_000])
+def test_rows_deleted_by_position_are_cut_from_pages(lab, rows, dictionary):
+    table = f"cut_{rows}_{dictionary}"
+    lab.spark.sql(
+        f"CREATE TABLE lake.db.{table} ({TYPES}, l ARRAY<STRING>) USING iceberg TBLPROPERTIES ('format-version'='2', 'write.delete.mode'='merge-on-read', "
+        f"'write.parquet.dict-size-bytes'='{dictionary}', 'write.parquet.page-row-limit'='1500')"
+    )
+    columns = FLAT + ", IF(id % 5 = 0, NULL, array_repeat(concat('v', id % 30), CAST(id % 4 AS INT))) AS l"
+    for i in range(5):
+        numbers = f"(SELECT nullif(id, -1) AS id FROM range({i * rows}, {(i + 1) * rows}, 1, 1))"
+        lab.spark.sql(f"INSERT INTO lake.db.{table} SELECT {columns} FROM {numbers}")
+    gone = f"id % 21 = 4 OR (id BETWEEN {rows} AND {rows + 150}) OR id = 0"
+    lab.spark.sql(f"DELETE FROM lake.db.{table} WHERE {gone}")
+    repacked(lab, table, before_confirm=("duckdb",), landed=1)
+    expected = f"(SELECT {columns} FROM range({5 * rows}) WHERE NOT ({gone}))"
+    for what in ["count(*)", "min(id)", "max(id)", "min(d)", "max(f)", "min(many)", "max(late)", "count(never)", "sum(falls_back)"]:
+        found = lab.spark.sql(f"SELECT {what} FROM lake.db.{table}").collect()[0][0]
+        assert found == lab.spark.sql(f"SELECT {what} FROM {expected}").collect()[0][0], what
+
+
+def test_pages_of_tiny_files_are_put_together(lab):
+    table = "tiny"
+    lab.spark.sql(f"CREATE TABLE lake.db.{table} ({TYPES}) USING iceberg TBLPROPERTIES ('format-version'='2')")
+    for i in range(12):
+        lab.spark.sql(f"INSERT INTO lake.db.{table} SELECT {FLAT} FROM (SELECT nullif(id, -1) AS id FROM range({i * 90}, {(i + 1) * 90}, 1, 1))")
+    repacked(lab, table, landed=1)
+    [file] = lab.spark.files(f"db.{table}")
+    footer = pq.ParquetFile(file["file_path"].removeprefix("file:")).metadata
+    assert (footer.num_row_groups, footer.num_rows) == (1, 12 * 90)

@@ -7,8 +7,8 @@ use afterwrite::lake::iceberg::verify;
 use afterwrite::lake::{Error, Written};
 use afterwrite::model::plan::{AttemptId, Path, Plan};
 use afterwrite::model::refusal::Refusal;
-use arrow_array::{Float64Array, Int64Array, RecordBatch};
-use parquet::basic::Compression;
+use arrow_array::{Float64Array, Int64Array, RecordBatch, StringArray};
+use parquet::basic::{Compression, Encoding};
 use parquet::file::metadata::ParquetMetaDataReader;
 use parquet::file::properties::WriterProperties;
 use serde_json::json;
@@ -26,7 +26,7 @@ async fn rewrite(lake: &Lake, plan: &Plan) -> Written {
 }
 
 #[tokio::test]
-async fn small_files_with_deletes_are_encoded_anew_and_proven() {
+async fn small_files_with_deletes_are_repacked_without_the_deleted_rows_and_proven() {
     let mut lake = Lake::id_v();
     let first = lake.append(1, &[row(1, "a"), row(2, "b"), vec![Value::Null, Value::text("n")]]);
     lake.append(2, &[row(3, "c"), row(4, "d")]);
@@ -34,8 +34,45 @@ async fn small_files_with_deletes_are_encoded_anew_and_proven() {
     lake.delete_ids(4, &[Some(3)]);
     let plan = lake.plan();
     let written = rewrite(&lake, &plan).await;
-    assert_eq!((written.path, written.rows_in, written.rows_deleted, written.outputs.len()), (Path::ReEncode, 5, 2, 1));
-    assert!(written.path_reason.starts_with("deletes apply to "), "{}", written.path_reason);
+    assert_eq!((written.path, written.rows_in, written.rows_deleted, written.outputs.len()), (Path::RePack, 5, 2, 1));
+    assert_eq!(written.path_reason, "deletes apply to 2 of 2 files; one schema, pages that can be cut");
+}
+
+#[tokio::test]
+async fn deletes_in_pages_that_cannot_be_cut_are_encoded_anew_and_proven() {
+    let mut lake = Lake::new(json!([{"id": 1, "name": "n", "required": false, "type": "long"}]));
+    let delta = || WriterProperties::builder().set_dictionary_enabled(false).set_encoding(Encoding::DELTA_BINARY_PACKED).build();
+    let mut first = None;
+    for file in 0..2i64 {
+        let rows = RecordBatch::try_new(lake.arrow(), vec![Arc::new(Int64Array::from_iter_values((0..3000).map(|n| n + file)))]).unwrap();
+        first = Some(lake.append_batch(1, &rows, delta()));
+    }
+    lake.delete_positions(3, &[(&first.unwrap(), 7)]);
+    let plan = lake.plan();
+    let written = rewrite(&lake, &plan).await;
+    assert_eq!((written.path, written.rows_in, written.rows_deleted), (Path::ReEncode, 6000, 1));
+    let why = "rows are deleted from it, and its pages are encoded as DELTA_BINARY_PACKED";
+    assert!(written.path_reason.ends_with(why), "{}", written.path_reason);
+}
+
+#[tokio::test]
+async fn pages_that_do_not_fit_are_encoded_anew_and_proven() {
+    let mut lake = Lake::new(json!([{"id": 1, "name": "n", "required": false, "type": "string"}]));
+    let text = "x".repeat(100_000);
+    for _ in 0..2 {
+        let texts = StringArray::from(vec![text.as_str(); 30]);
+        let rows = RecordBatch::try_new(lake.arrow(), vec![Arc::new(texts)]).unwrap();
+        lake.append_batch(
+            1,
+            &rows,
+            WriterProperties::builder().set_dictionary_enabled(false).set_compression(Compression::ZSTD(Default::default())).build(),
+        );
+    }
+    let mut plan = lake.plan();
+    plan.bound.memory = 20 << 20;
+    let written = rewrite(&lake, &plan).await;
+    assert_eq!((written.path, written.rows_in, written.outputs.len()), (Path::ReEncode, 60, 1));
+    assert!(written.path_reason.contains("; re-packing was given up: "), "{}", written.path_reason);
 }
 
 #[tokio::test]
@@ -107,7 +144,7 @@ async fn a_value_changed_in_a_repacked_output_fails_the_proof() {
     let mut lake = Lake::new(json!([{"id": 1, "name": "n", "required": false, "type": "long"}]));
     for file in 0..2i64 {
         let rows =
-            RecordBatch::try_new(lake.arrow(), vec![Arc::new(Int64Array::from_iter_values((0..3000).map(|n| n * 3 + file)))]).unwrap();
+            RecordBatch::try_new(lake.arrow(), vec![Arc::new(Int64Array::from_iter_values((0..5000).map(|n| n * 3 + file)))]).unwrap();
         let properties = WriterProperties::builder().set_dictionary_enabled(false).set_compression(Compression::UNCOMPRESSED);
         lake.append_batch(1, &rows, properties.build());
     }

@@ -8,6 +8,7 @@ use afterwrite::lake::iceberg::read::schema::arrow_schema;
 use afterwrite::lake::iceberg::read::{ReadSummary, RowSource};
 use afterwrite::lake::iceberg::rewrite::input::Input;
 use afterwrite::lake::iceberg::rewrite::job::{Job, Made};
+use afterwrite::lake::iceberg::rewrite::repack::Packed;
 use afterwrite::lake::iceberg::rewrite::{encode, repack, splice};
 use afterwrite::lake::{Control, Error, Result};
 use afterwrite::model::ident::{TableIdent, TableName};
@@ -23,6 +24,7 @@ use iceberg::spec::{
 };
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader};
+use roaring::RoaringTreemap;
 
 /// Enough memory for every ordinary test.
 pub const MEMORY: u64 = 256 << 20;
@@ -101,10 +103,25 @@ impl Lake {
         target: u64,
         nans: HashMap<String, HashMap<i32, u64>>,
     ) -> Result<Vec<Made>> {
+        match self.repack_without(attempt, files, target, nans, &[]).await? {
+            Packed::Made(made) => Ok(made),
+            Packed::Unfit(why) => panic!("{why}"),
+        }
+    }
+
+    /// Without the deleted rows of each file.
+    pub async fn repack_without(
+        &self,
+        attempt: &str,
+        files: Vec<LiveFile>,
+        target: u64,
+        nans: HashMap<String, HashMap<i32, u64>>,
+        deleted: &[RoaringTreemap],
+    ) -> Result<Packed> {
         let plan = plan(files, target, MEMORY);
         let job = Job::new(&self.io, &self.metadata, &plan, &AttemptId(attempt.into()), &self.watch)?;
         let inputs = Input::open_all(&self.io, &plan, &self.watch).await?;
-        Ok(repack::write(&job, &inputs, &nans).await?.0)
+        Ok(repack::write(&job, &inputs, &nans, deleted).await?.0)
     }
 
     pub async fn read(&self, path: &str) -> Read {

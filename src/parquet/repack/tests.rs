@@ -9,9 +9,10 @@ use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataOptions, ParquetMe
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
 
+use super::super::header::Header;
 use super::*;
 
-const WISH: Wish = Wish { codec: Compression::UNCOMPRESSED, page: 1 << 20, chunk: 8 << 20 };
+const WISH: Wish = Wish { codec: Compression::UNCOMPRESSED, page: 1 << 20, chunk: 8 << 20, small_rows: 0 };
 
 fn properties() -> WriterPropertiesBuilder {
     WriterProperties::builder().set_compression(Compression::UNCOMPRESSED)
@@ -35,7 +36,11 @@ fn part(values: ArrayRef, properties: WriterPropertiesBuilder) -> Part {
     let (start, length) = meta.byte_range();
     let column_index = footer.column_index().map(|index| index[0][0].clone());
     let offset_index = footer.offset_index().map(|index| index[0][0].clone());
-    Part { bytes: file.slice(start as usize..(start + length) as usize), meta, rows, column_index, offset_index }
+    Part { bytes: file.slice(start as usize..(start + length) as usize), meta, rows, dead: Arc::default(), column_index, offset_index }
+}
+
+fn find(part: &Part) -> Result<Pages, Fault> {
+    Pages::find(part, |_| Err(Fault::unfit("asked")))
 }
 
 fn texts(values: &[Option<&str>]) -> Part {
@@ -103,8 +108,8 @@ fn ids_behind_a_page_without_dictionary_become_values() {
         (PageType::DICTIONARY_PAGE, Encoding::PLAIN, 1),
     ];
     assert_eq!(pages(&joined), expected);
-    let whole = Part { bytes: joined.bytes, meta: joined.meta, rows: 5, column_index: None, offset_index: None };
-    let order: Vec<Encoding> = Pages::find(&whole).unwrap().data.iter().map(|page| page.data().1).collect();
+    let whole = Part { bytes: joined.bytes, meta: joined.meta, rows: 5, dead: Arc::default(), column_index: None, offset_index: None };
+    let order: Vec<Encoding> = find(&whole).unwrap().data.iter().map(|page| page.data().1).collect();
     assert_eq!(order, [Encoding::RLE_DICTIONARY, Encoding::PLAIN, Encoding::PLAIN]);
 }
 
@@ -134,7 +139,7 @@ fn ids_that_cost_more_than_values_give_way_to_them() {
 
 /// The part with other ids in its only data page.
 fn with_ids(part: &Part, ids: &[u8]) -> Part {
-    let pages = Pages::find(part).unwrap();
+    let pages = find(part).unwrap();
     let page = &pages.data[0];
     let levels = Levels::of(part.meta.column_descr());
     let opened = body::open(&page.header, page.body(&part.bytes), levels, Compression::UNCOMPRESSED, &mut Inflater::default()).unwrap();
@@ -200,4 +205,106 @@ fn what_does_not_fit_is_said_and_a_part_alone_fits() {
     assert!(join(&[wide('a')], &WISH).is_ok());
     assert!(matches!(join(&[wide('a')], &Wish { chunk: 100, ..WISH }).unwrap_err().fault, Fault::Unfit(_)));
     assert!(matches!(join(&[], &WISH).unwrap_err().fault, Fault::Unfit(_)));
+}
+
+/// Pages under this many rows are put together.
+const SMALL: Wish = Wish { small_rows: 4000, ..WISH };
+
+fn without(part: &Part, dead: impl IntoIterator<Item = u32>) -> Part {
+    Part { dead: dead.into_iter().collect(), ..part.clone() }
+}
+
+fn numbers(range: std::ops::Range<i64>) -> ArrayRef {
+    Arc::new(Int64Array::from_iter(range.map(|n| (n % 7 != 0).then_some(n))))
+}
+
+fn ints(found: &Joined) -> (Option<i64>, Option<i64>, bool, Option<u64>) {
+    let end = |bytes: Option<&[u8]>| bytes.map(|b| i64::from_le_bytes(b.try_into().unwrap()));
+    let s = found.meta.statistics().unwrap();
+    (end(s.min_bytes_opt()), end(s.max_bytes_opt()), s.min_is_exact() && s.max_is_exact(), s.null_count_opt())
+}
+
+#[test]
+fn small_pages_become_one_with_the_ends_of_all() {
+    for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+        for dictionary in [true, false] {
+            let paged = || properties().set_writer_version(version).set_dictionary_enabled(dictionary).set_encoding(Encoding::PLAIN);
+            let paged = || paged().set_data_page_row_count_limit(100).set_write_batch_size(50);
+            let parts = [part(numbers(0..300), paged()), part(numbers(300..301), paged()), part(numbers(1000..1500), paged())];
+            let found = join(&parts, &SMALL).unwrap();
+            let expected = arrow_select::concat::concat(&[&numbers(0..300), &numbers(300..301), &numbers(1000..1500)]).unwrap();
+            assert_eq!(read(&found, 801).as_ref(), expected.as_ref());
+            let pages: i32 = pages(&found).iter().filter(|(kind, ..)| *kind != PageType::DICTIONARY_PAGE).map(|(.., count)| count).sum();
+            assert_eq!((pages, found.rows, found.offset_index.page_locations().len()), (1, 801, 1));
+            assert_eq!(ints(&found), (Some(1), Some(1499), true, Some(expected.null_count() as u64)));
+            let Some(ColumnIndexMetaData::INT64(index)) = found.column_index else { panic!() };
+            assert_eq!((index.min_value(0), index.max_value(0)), (Some(&1), Some(&1499)));
+        }
+    }
+}
+
+#[test]
+fn a_page_is_put_together_no_further_than_writers_do() {
+    let parts: Vec<Part> = (0..30).map(|n| part(numbers(n * 1000..(n + 1) * 1000), properties())).collect();
+    let found = join(&parts, &SMALL).unwrap();
+    let starts: Vec<i64> = found.offset_index.page_locations().iter().map(|p| p.first_row_index).collect();
+    assert_eq!(starts, [0, 20_000]);
+    assert_eq!(read(&found, 30_000).as_ref(), numbers(0..30_000).as_ref());
+}
+
+#[test]
+fn rows_left_out_are_gone_and_the_ends_are_those_of_the_rest() {
+    for dictionary in [true, false] {
+        let paged = || properties().set_dictionary_enabled(dictionary).set_data_page_row_count_limit(100).set_write_batch_size(50);
+        let whole = part(numbers(0..300), paged());
+        // A page of which nothing stays, one that is cut, one that is whole.
+        let found = join(&[without(&whole, (0..100).chain(150..200)), part(numbers(300..400), paged())], &WISH).unwrap();
+        let expected = arrow_select::concat::concat(&[&numbers(100..150), &numbers(200..400)]).unwrap();
+        assert_eq!(read(&found, 250).as_ref(), expected.as_ref());
+        assert_eq!(ints(&found), (Some(100), Some(398), true, Some(expected.null_count() as u64)));
+        let starts: Vec<i64> = found.offset_index.page_locations().iter().map(|p| p.first_row_index).collect();
+        assert_eq!(starts, [0, 50, 150]);
+        let Some(ColumnIndexMetaData::INT64(index)) = &found.column_index else { panic!() };
+        assert_eq!((index.min_value(0), index.max_value(0), index.null_count(0)), (Some(&100), Some(&149), Some(7)));
+        let page = &find(&whole).unwrap().data[2];
+        let copied = &find(&Part { bytes: found.bytes.clone(), meta: found.meta.clone(), rows: 250, ..whole.clone() }).unwrap().data[1];
+        assert_eq!(copied.body(&found.bytes), page.body(&whole.bytes), "an untouched page is copied");
+    }
+}
+
+#[test]
+fn no_row_left_in_a_part_or_in_all() {
+    let parts = [part(numbers(0..50), properties()), part(numbers(50..90), properties())];
+    let found = join(&[without(&parts[0], 0..50), parts[1].clone()], &SMALL).unwrap();
+    assert_eq!(read(&found, 40).as_ref(), numbers(50..90).as_ref());
+    assert_eq!(ints(&found), (Some(50), Some(89), true, Some(5)));
+    let failure = join(&[without(&parts[0], 0..50)], &SMALL).unwrap_err();
+    assert_eq!(failure.fault, Fault::unfit("it has no data page"));
+    let failure = join(&[without(&parts[0], 0..51)], &SMALL).unwrap_err();
+    assert_eq!(failure, Fault::damaged("a row that is left out is past the end").of(0));
+}
+
+#[test]
+fn pages_that_cannot_be_cut_do_not_fit_and_are_copied_while_no_row_goes() {
+    let delta = properties().set_dictionary_enabled(false).set_encoding(Encoding::DELTA_BINARY_PACKED);
+    let whole = part(Arc::new(Int64Array::from_iter_values(0..500)), delta);
+    assert!(join(&[whole.clone(), whole.clone()], &SMALL).is_ok());
+    let failure = join(&[whole.clone(), without(&whole, [3])], &SMALL).unwrap_err();
+    assert_eq!(failure, Fault::unfit("rows are deleted, and a page is encoded as DELTA_BINARY_PACKED").of(1));
+}
+
+#[test]
+fn a_page_that_claims_more_values_than_memory_has_room_for_is_not_opened() {
+    let good = texts(&[Some("a"), Some("b")]);
+    let (mut header, length) = Header::read(&good.bytes[find(&good).unwrap().data[0].start..]).unwrap();
+    let start = find(&good).unwrap().data[0].start;
+    let Kind::Data(data) = header.kind else { panic!() };
+    header.kind = Kind::Data(super::super::header::Data { values: 1 << 30, ..data });
+    let mut bytes = good.bytes[..start].to_vec();
+    header.write(&mut bytes).unwrap();
+    bytes.extend_from_slice(&good.bytes[start + length..]);
+    let meta = good.meta.clone().into_builder().set_num_values(1 << 30).build().unwrap();
+    let bad = Part { bytes: bytes.into(), meta, rows: 1 << 30, offset_index: None, ..good.clone() };
+    let failure = join(&[texts(&[Some("x")]), bad], &SMALL).unwrap_err();
+    assert_eq!(failure, Fault::unfit("a page of 1073741824 values").of(1));
 }

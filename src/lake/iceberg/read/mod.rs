@@ -6,6 +6,7 @@
 
 mod batches;
 mod convert;
+pub mod deleted;
 mod equality;
 pub mod file;
 mod identify;

@@ -1,11 +1,12 @@
 //! Which way outputs are made: a pure function of plan, schema and footers.
 
-use parquet::basic::{ColumnOrder, Encoding, PageType};
+use parquet::basic::{ColumnOrder, Encoding};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::schema::types::SchemaDescriptor;
 
 use super::{repack, schema};
 use crate::model::plan::{Path, Plan};
+use crate::parquet::header::is_dictionary;
 use crate::parquet::{codec, trust};
 
 /// A way with the finding that decided it.
@@ -23,17 +24,8 @@ const HEALTHY_ROWS: u64 = 120_000;
 /// fewer rows.
 const HEALTHY_BYTES: u64 = 64 << 20;
 
-/// Pages of fewer rows on average, and fewer bytes, cost more in every scan
-/// than encoding anew costs once: joining row groups keeps their pages.
-const PAGE_ROWS: u64 = 1000;
-/// See [`PAGE_ROWS`].
-const PAGE_BYTES: u64 = 64 << 10;
-
 /// What the plan alone decides: `Err` with the reason to encode anew.
-pub fn by_plan(plan: &Plan, sorted: bool) -> Result<(), String> {
-    if let Some(file) = plan.inputs.iter().find(|file| !file.deletes.is_empty()) {
-        return Err(format!("deletes apply to {}", file.path));
-    }
+pub fn by_plan(sorted: bool) -> Result<(), String> {
     if sorted {
         return Err("the table has a sort order".into());
     }
@@ -47,12 +39,20 @@ pub fn by_footers(plan: &Plan, table: &SchemaDescriptor, blooms: bool, inputs: &
         Ok(total) => total,
         Err(reason) => return Choice { path: Path::ReEncode, reason },
     };
-    let Err(small) = total.healthy() else {
-        return Choice { path: Path::Splice, reason: format!("{} row groups of {total}, one schema, no deletes", total.groups) };
+    let cut = plan.inputs.iter().filter(|file| !file.deletes.is_empty()).count();
+    let (finding, deletes) = match (total.healthy(), cut) {
+        (Ok(()), 0) => {
+            return Choice { path: Path::Splice, reason: format!("{} row groups of {total}, one schema, no deletes", total.groups) };
+        }
+        (Err(small), 0) => (small, "no deletes".to_owned()),
+        (_, cut) => {
+            let deletes = format!("deletes apply to {cut} of {} files", plan.inputs.len());
+            (deletes, "pages that can be cut".into())
+        }
     };
-    match joined(plan, blooms, inputs, &total) {
-        Ok(()) => Choice { path: Path::RePack, reason: format!("{small}; one schema, no deletes") },
-        Err(why) => Choice { path: Path::ReEncode, reason: format!("{small}; {why}") },
+    match joined(plan, blooms, inputs) {
+        Ok(()) => Choice { path: Path::RePack, reason: format!("{finding}; one schema, {deletes}") },
+        Err(why) => Choice { path: Path::ReEncode, reason: format!("{finding}; {why}") },
     }
 }
 
@@ -118,51 +118,39 @@ fn copied(plan: &Plan, table: &SchemaDescriptor, inputs: &[(&str, &ParquetMetaDa
 }
 
 /// Whether row groups can be joined page by page.
-fn joined(plan: &Plan, blooms: bool, inputs: &[(&str, &ParquetMetaData)], total: &Total) -> Result<(), String> {
+fn joined(plan: &Plan, blooms: bool, inputs: &[(&str, &ParquetMetaData)]) -> Result<(), String> {
     if blooms {
         return Err("the table wants bloom filters".into());
     }
-    let (mut pages, mut values) = (0u64, 0u64);
-    for (path, footer) in inputs {
-        for (position, group) in footer.row_groups().iter().enumerate().filter(|(_, group)| group.num_rows() > 0) {
+    for (number, (path, footer)) in inputs.iter().enumerate() {
+        let cut = plan.inputs.get(number).is_some_and(|file| !file.deletes.is_empty());
+        for group in footer.row_groups().iter().filter(|group| group.num_rows() > 0) {
             let held = group.total_byte_size().max(group.compressed_size());
             if u64::try_from(held).unwrap_or(u64::MAX) > repack::group_bytes(plan.bound.memory) {
                 return Err(format!("{path}: {held} bytes of a row group would have to be held in memory"));
             }
-            for (place, chunk) in group.columns().iter().enumerate() {
-                let index =
-                    footer.offset_index().and_then(|index| index.get(position)?.get(place)).map(|index| index.page_locations().len());
-                joinable(chunk, index.is_some_and(|pages| pages > 0))
-                    .map_err(|why| format!("{path}: column {}: {why}", chunk.column_path()))?;
-                pages = pages.saturating_add(index.unwrap_or_else(|| data_pages(chunk)).max(1) as u64);
-                values = values.saturating_add(u64::try_from(group.num_rows()).unwrap_or(0));
+            for chunk in group.columns() {
+                joinable(chunk, cut).map_err(|why| format!("{path}: column {}: {why}", chunk.column_path()))?;
             }
         }
     }
-    let (rows, bytes) = (values / pages.max(1), total.bytes / pages.max(1));
-    if rows < PAGE_ROWS && bytes < PAGE_BYTES {
-        return Err(format!("pages hold {rows} rows and {bytes} bytes on average, fewer than {PAGE_ROWS} and {PAGE_BYTES}"));
-    }
     Ok(())
 }
 
-/// Data pages of a chunk, as far as its footer tells.
-fn data_pages(chunk: &ColumnChunkMetaData) -> usize {
-    let stats = chunk.page_encoding_stats().into_iter().flatten();
-    let data = stats.filter(|s| matches!(s.page_type, PageType::DATA_PAGE | PageType::DATA_PAGE_V2));
-    data.map(|s| usize::try_from(s.count).unwrap_or(0)).sum()
-}
-
-/// Whether a column chunk's pages can be joined with others.
-fn joinable(chunk: &ColumnChunkMetaData, indexed: bool) -> Result<(), String> {
+/// Whether a column chunk's pages can be joined with others, and cut where rows
+/// of its file are deleted.
+fn joinable(chunk: &ColumnChunkMetaData, cut: bool) -> Result<(), String> {
     if !codec::supported(chunk.compression()) {
         return Err(format!("its codec is {}", chunk.compression()));
     }
-    // Pages of nested columns may begin inside a row where no index says where.
-    if chunk.column_descr().max_rep_level() > 0 && !indexed {
-        return Err("it is nested and has no offset index".into());
+    // Levels are among the encodings; some writers state one for levels that are not there.
+    #[allow(deprecated)]
+    let levels = |encoding| matches!(encoding, Encoding::RLE | Encoding::BIT_PACKED);
+    let whole = |encoding: &Encoding| *encoding != Encoding::PLAIN && !levels(*encoding) && !is_dictionary(*encoding);
+    match chunk.encodings().find(whole) {
+        Some(encoding) if cut => Err(format!("rows are deleted from it, and its pages are encoded as {encoding}")),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Without a defined order of a column its statistics mean nothing, and the

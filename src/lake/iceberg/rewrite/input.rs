@@ -58,6 +58,10 @@ impl Input {
             Err(ParquetError::External(cause)) => return Err(Error::unreachable(format!("reading {}", file.path), anyhow::anyhow!(cause))),
             Err(error) => return Err(Error::damaged(&file.path, error)),
         };
+        let rows = footer.row_groups().iter().try_fold(0u64, |rows, group| rows.checked_add(u64::try_from(group.num_rows()).ok()?));
+        if rows != Some(file.records) {
+            return Err(Error::damaged(&file.path, format_args!("its footer does not state the {} rows of the manifest", file.records)));
+        }
         Ok(Self { path: file.path.to_string(), footer, size: file.bytes, reader })
     }
 

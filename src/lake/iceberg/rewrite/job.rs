@@ -1,6 +1,7 @@
 //! What every way of writing outputs shares.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use iceberg::io::FileIO;
 use iceberg::spec::{DataFile, Literal, PrimitiveLiteral, Struct, TableMetadata};
@@ -41,6 +42,8 @@ pub struct Job<'a> {
     pub sorted: bool,
     places: Places,
     partition: Struct,
+    /// Outputs given up before: their names are not used again.
+    given_up: AtomicUsize,
 }
 
 /// An output, closed.
@@ -73,12 +76,21 @@ impl<'a> Job<'a> {
             places: Places::new(metadata, spec, &plan.scope.tuple, attempt)?,
             partition: plan.scope.tuple.iter().map(|value| value.as_ref().map(literal)).collect(),
             leaves,
+            given_up: AtomicUsize::new(0),
         })
     }
 
     /// Begins the output with this number.
     pub async fn begin(&self, number: usize) -> Result<Sink<'a>> {
+        let number = number.saturating_add(self.given_up.load(Ordering::Relaxed));
         Sink::begin(self.io, self.control, self.places.path(number)).await
+    }
+
+    /// Numbers outputs anew after so many that were begun and are not handed
+    /// over. Their files stay until the caller of the rewrite, who was told of
+    /// them, removes them.
+    pub fn give_up(&self, begun: usize) {
+        self.given_up.fetch_add(begun, Ordering::Relaxed);
     }
 
     /// Closes an output whose footer is written.

@@ -21,6 +21,8 @@ use iceberg::spec::DataFile;
 use self::choose::Choice;
 use self::input::Input;
 use self::job::{Job, Made};
+use self::repack::Packed;
+use super::read::deleted::{self, Deleted};
 use super::read::{self, ReadSummary};
 use super::table::IcebergTable;
 use crate::lake::{Control, Result, Written};
@@ -43,8 +45,9 @@ pub struct Detail {
 /// * every path is told to `control` before its file is begun;
 /// * the store, where it is local, has room for the outputs;
 /// * row groups or pages are copied only where the file says the same as the
-///   table in every column, no delete applies, and readers believe its
-///   statistics.
+///   table in every column, and readers believe its statistics; row groups only
+///   where no delete applies, pages only where none of their rows is deleted;
+/// * pages that turn out not to fit are encoded anew, never refused.
 ///
 /// A crash or an error leaves files that `control` was told of and nothing
 /// else: inputs and metadata are never touched.
@@ -52,28 +55,58 @@ pub async fn run(table: &IcebergTable, plan: &Plan, attempt: &AttemptId, control
     let job = Job::new(&table.loaded.io, &table.loaded.metadata, plan, attempt, control)?;
     space::check(table.loaded.metadata.location(), room(plan))?;
     let (choice, inputs) = choose(&job).await?;
-    let (made, read, bytes_read) = match choice.path {
-        Path::Splice | Path::RePack => {
-            let nans =
-                if job.leaves.iter().any(|leaf| leaf.is_float()) { input::nan_counts(table, plan).await? } else { Default::default() };
-            let (made, bytes) = match choice.path {
-                Path::Splice => splice::write(&job, &inputs, &nans).await?,
-                _ => repack::write(&job, &inputs, &nans).await?,
-            };
-            (made, None, bytes)
-        }
-        Path::ReEncode => {
-            let (made, read) = encode::write(&job, read::open(table, plan, control).await?).await?;
-            let bytes = read.bytes_read;
-            (made, Some(read), bytes)
-        }
+    let (choice, done) = match moved(table, &job, choice, &inputs).await? {
+        (choice, Some(done)) => (choice, done),
+        (choice, None) => (choice, encoded(table, &job).await?),
     };
     control.reached(KillPoint::Written);
-    Ok(written(plan, choice, made, read, bytes_read))
+    Ok(written(plan, choice, done))
+}
+
+/// Outputs, and what was read for them.
+struct Done {
+    made: Vec<Made>,
+    read: Option<ReadSummary>,
+    rows_deleted: u64,
+    bytes_read: u64,
+}
+
+/// Copies row groups or pages, where that is the choice. Without outputs the
+/// rows are to be encoded anew, by the choice that is handed back.
+async fn moved(table: &IcebergTable, job: &Job<'_>, choice: Choice, inputs: &[Input]) -> Result<(Choice, Option<Done>)> {
+    if choice.path == Path::ReEncode {
+        return Ok((choice, None));
+    }
+    let floats = job.leaves.iter().any(|leaf| leaf.is_float());
+    let nans = if floats { input::nan_counts(table, job.plan).await? } else { Default::default() };
+    if choice.path == Path::Splice {
+        let (made, bytes_read) = splice::write(job, inputs, &nans).await?;
+        return Ok((choice, Some(Done { made, read: None, rows_deleted: 0, bytes_read })));
+    }
+    let deleted = match job.plan.inputs.iter().all(|file| file.deletes.is_empty()) {
+        true => Deleted::default(),
+        false => deleted::find(table, job.plan, job.control).await?,
+    };
+    match repack::write(job, inputs, &nans, &deleted.rows).await? {
+        (Packed::Made(made), bytes) => {
+            let bytes_read = bytes.saturating_add(deleted.bytes_read);
+            Ok((choice, Some(Done { made, read: None, rows_deleted: deleted.count(), bytes_read })))
+        }
+        (Packed::Unfit(why), _) => {
+            let reason = format!("{}; re-packing was given up: {why}", choice.reason);
+            Ok((Choice { path: Path::ReEncode, reason }, None))
+        }
+    }
+}
+
+async fn encoded(table: &IcebergTable, job: &Job<'_>) -> Result<Done> {
+    let (made, read) = encode::write(job, read::open(table, job.plan, job.control).await?).await?;
+    let (rows_deleted, bytes_read) = (read.rows_deleted, read.bytes_read);
+    Ok(Done { made, read: Some(read), rows_deleted, bytes_read })
 }
 
 async fn choose(job: &Job<'_>) -> Result<(Choice, Vec<Input>)> {
-    if let Err(reason) = choose::by_plan(job.plan, job.sorted) {
+    if let Err(reason) = choose::by_plan(job.sorted) {
         return Ok((Choice { path: Path::ReEncode, reason }, Vec::new()));
     }
     let inputs = Input::open_all(job.io, job.plan, job.control).await?;
@@ -89,15 +122,15 @@ fn room(plan: &Plan) -> u64 {
     bytes.saturating_add(bytes / 4).saturating_add(1 << 20)
 }
 
-fn written(plan: &Plan, choice: Choice, made: Vec<Made>, read: Option<ReadSummary>, bytes_read: u64) -> Written {
-    let (outputs, data_files): (Vec<_>, Vec<_>) = made.into_iter().map(|made| (made.output, made.data_file)).unzip();
+fn written(plan: &Plan, choice: Choice, done: Done) -> Written {
+    let (outputs, data_files): (Vec<_>, Vec<_>) = done.made.into_iter().map(|made| (made.output, made.data_file)).unzip();
     Written {
         path: choice.path,
         path_reason: choice.reason,
         outputs,
-        rows_in: read.as_ref().map_or_else(|| plan.input_records(), |read| read.rows_in),
-        rows_deleted: read.as_ref().map_or(0, |read| read.rows_deleted),
-        bytes_read,
-        detail: Arc::new(Detail { data_files, read }),
+        rows_in: done.read.as_ref().map_or_else(|| plan.input_records(), |read| read.rows_in),
+        rows_deleted: done.rows_deleted,
+        bytes_read: done.bytes_read,
+        detail: Arc::new(Detail { data_files, read: done.read }),
     }
 }

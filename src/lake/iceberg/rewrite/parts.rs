@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::page_index::offset_index::OffsetIndexMetaData;
+use roaring::RoaringTreemap;
 
 use super::input::Input;
 use super::job::Job;
@@ -19,6 +21,12 @@ pub const MOST_GROUPS: usize = i16::MAX as usize;
 pub struct Group<'a> {
     /// Its file.
     pub input: &'a Input,
+    /// Its file's place among the inputs.
+    pub number: usize,
+    /// The number of its first row in the file.
+    pub first_row: u64,
+    /// How many of its rows are deleted.
+    pub dead: u64,
     /// Its place in the file.
     pub position: usize,
     /// What the footer says of it.
@@ -26,13 +34,36 @@ pub struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// All row groups that have rows, in order.
-    pub fn with_rows(inputs: &'a [Input]) -> Vec<Self> {
-        let of = |input: &'a Input| {
-            let groups = input.footer.row_groups().iter().enumerate();
-            groups.map(move |(position, meta)| Self { input, position, meta })
-        };
-        inputs.iter().flat_map(of).filter(|group| group.rows() > 0).collect()
+    /// All row groups that have rows which are not deleted, in order. `deleted`
+    /// has the deleted rows of each input, or nothing.
+    pub fn with_rows(inputs: &'a [Input], deleted: &[RoaringTreemap]) -> Vec<Self> {
+        let mut groups = Vec::new();
+        for (number, input) in inputs.iter().enumerate() {
+            let mut first_row = 0;
+            for (position, meta) in input.footer.row_groups().iter().enumerate() {
+                let mut group = Self { input, number, first_row, dead: 0, position, meta };
+                group.dead =
+                    deleted.get(number).map_or(0, |rows| rows.range_cardinality(first_row..first_row.saturating_add(group.rows())));
+                first_row = first_row.saturating_add(group.rows());
+                groups.push(group);
+            }
+        }
+        groups.retain(|group| group.live() > 0);
+        groups
+    }
+
+    /// Its rows that are not deleted.
+    pub fn live(&self) -> u64 {
+        self.rows().saturating_sub(self.dead)
+    }
+
+    /// Its deleted rows, counted from its first.
+    pub fn dead_rows(&self, deleted: &[RoaringTreemap]) -> Arc<[u32]> {
+        let Some(rows) = deleted.get(self.number).filter(|_| self.dead > 0) else { return Arc::default() };
+        let mut rows = rows.iter();
+        rows.advance_to(self.first_row);
+        let end = self.first_row.saturating_add(self.rows());
+        rows.take_while(|row| *row < end).filter_map(|row| u32::try_from(row - self.first_row).ok()).collect()
     }
 
     /// Its rows.
@@ -85,13 +116,13 @@ pub fn span(ranges: &[Range<u64>]) -> Option<Range<u64>> {
 }
 
 /// NaN counts of an output: an input all of whose row groups went into it adds
-/// its own, one without NaNs adds none wherever its row groups went. A column
-/// is left out when an input does not tell.
+/// its own while no row is deleted, one without NaNs adds none wherever its row
+/// groups went. A column is left out when an input does not tell.
 pub fn nans_of(job: &Job<'_>, groups: &[Group<'_>], nans: &HashMap<String, HashMap<i32, u64>>) -> HashMap<i32, u64> {
     let mut parts: HashMap<&str, (usize, usize)> = HashMap::new();
     for group in groups {
         let all = group.input.footer.row_groups().iter().filter(|g| g.num_rows() > 0).count();
-        parts.entry(&group.input.path).or_insert((0, all)).0 += 1;
+        parts.entry(&group.input.path).or_insert((0, all)).0 += usize::from(group.dead == 0);
     }
     let of_column = |id: i32| {
         parts.iter().try_fold(0u64, |sum, (path, (here, all))| match *nans.get(*path)?.get(&id)? {

@@ -35,7 +35,7 @@ const BLOOM_GUESS: u64 = (1 << 20) + 64;
 ///
 /// Memory held: one column chunk, or one small row group, twice.
 pub async fn write(job: &Job<'_>, inputs: &[Input], nans: &HashMap<String, HashMap<i32, u64>>) -> Result<(Vec<Made>, u64)> {
-    let groups = Group::with_rows(inputs);
+    let groups = Group::with_rows(inputs, &[]);
     let sizes: Vec<u64> = groups.iter().map(Group::bytes).collect();
     let files = cut::outputs(sizes.iter().sum(), job.plan.target_file_size);
     let mut made = Vec::new();

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use parquet::basic::{Compression, Encoding};
-use parquet::file::metadata::{ColumnChunkMetaDataBuilder, FileMetaData, PageEncodingStats, RowGroupMetaData};
+use parquet::file::metadata::{ColumnChunkMetaDataBuilder, FileMetaData, RowGroupMetaData};
 use parquet::schema::parser::parse_message_type;
 
 use super::*;
@@ -90,11 +90,6 @@ fn healthy_row_groups_of_one_schema_are_spliced() {
 #[test]
 fn anything_else_is_encoded_anew_with_its_reason() {
     let cases: Vec<(Footer, &str)> = vec![
-        (
-            Footer { rows: 999, ..Footer::default() },
-            "row groups hold 999 rows and 1000 bytes on average, fewer than 120000 and 67108864; \
-             pages hold 999 rows and 1000 bytes on average, fewer than 1000 and 65536",
-        ),
         (Footer { created_by: None, ..Footer::default() }, "f0: its writer did not name itself"),
         (
             Footer { created_by: Some("parquet-mr version 1.8.1"), ..Footer::default() },
@@ -148,18 +143,6 @@ fn small_row_groups_are_joined_page_by_page() {
     assert_eq!(framed, Choice { path: Path::ReEncode, reason: format!("{said}; f0: column \"n\": its codec is LZ4") });
     let large = choice(&[small(119_999, |c| c.set_total_compressed_size(90 << 20))]);
     assert_eq!(large.path, Path::Splice, "{}", large.reason);
-    let many = |count| PageEncodingStats { page_type: PageType::DATA_PAGE, encoding: Encoding::PLAIN, count };
-    let paged = |pages: i32| {
-        let mut footer = small(10_000, |c| c).build();
-        let groups = footer.row_groups().iter().map(|group| {
-            let chunk = group.column(0).clone().into_builder().set_page_encoding_stats(vec![many(pages)]).build().unwrap();
-            group.clone().into_builder().set_column_metadata(vec![chunk]).build().unwrap()
-        });
-        footer = footer.clone().into_builder().set_row_groups(groups.collect()).build();
-        by_footers(&plan(&[(1, 1)]), &columns(TABLE), false, &[("f0", &footer)])
-    };
-    assert_eq!((paged(10).path, paged(11).path), (Path::RePack, Path::ReEncode));
-    assert!(paged(11).reason.ends_with("pages hold 909 rows and 90 bytes on average, fewer than 1000 and 65536"), "{}", paged(11).reason);
 }
 
 #[test]
@@ -185,19 +168,31 @@ fn what_joining_pages_would_lose_is_encoded_anew() {
     let chosen = |blooms| by_footers(&plan(&[(1, 1)]), &columns(TABLE), blooms, &[("f0", &footer)]);
     assert_eq!(chosen(false).path, Path::RePack);
     assert!(chosen(true).reason.ends_with("; the table wants bloom filters"), "{}", chosen(true).reason);
-    let nested = "message table { REQUIRED group l (LIST) = 1 { REPEATED group list { OPTIONAL INT64 element = 2; } } }";
-    let footer = Footer { schema: nested, rows: 5000, ..Footer::default() }.build();
-    let chosen = by_footers(&plan(&[(1, 1)]), &columns(nested), false, &[("f0", &footer)]);
-    assert!(chosen.reason.ends_with("it is nested and has no offset index"), "{}", chosen.reason);
 }
 
 #[test]
-fn deletes_and_a_sort_order_are_seen_before_any_footer() {
-    let mut healthy = plan(&[(120_000, MIB), (120_000, MIB)]);
-    assert_eq!(by_plan(&healthy, false), Ok(()));
-    assert_eq!(by_plan(&healthy, true), Err("the table has a sort order".into()));
-    if let Some(file) = healthy.inputs.last_mut() {
-        file.deletes.push(crate::model::file::FileKey { path: "d".into(), offset: None });
-    }
-    assert_eq!(by_plan(&healthy, false), Err("deletes apply to f1".into()));
+fn deletes_take_pages_that_can_be_cut() {
+    let chosen = |rows, chunk, deleted: usize| {
+        let built: Vec<_> = (0..2).map(|_| Footer { rows, chunk, ..Footer::default() }.build()).collect();
+        let mut plan = plan(&[(1, 1), (1, 1)]);
+        for file in plan.inputs.iter_mut().take(deleted) {
+            file.deletes.push(crate::model::file::FileKey { path: "d".into(), offset: None });
+        }
+        by_footers(&plan, &columns(TABLE), false, &[("f0", &built[0]), ("f1", &built[1])])
+    };
+    let reason = "deletes apply to 1 of 2 files; one schema, pages that can be cut".to_owned();
+    assert_eq!(chosen(5000, |c| c, 1), Choice { path: Path::RePack, reason: reason.clone() });
+    // Healthy row groups too.
+    assert_eq!(chosen(500_000, |c| c, 1), Choice { path: Path::RePack, reason });
+    let delta: fn(ColumnChunkMetaDataBuilder) -> _ = |c| c.set_encodings(vec![Encoding::RLE, Encoding::DELTA_BINARY_PACKED]);
+    assert_eq!(chosen(5000, delta, 0).path, Path::RePack);
+    let reason =
+        "deletes apply to 1 of 2 files; f0: column \"n\": rows are deleted from it, and its pages are encoded as DELTA_BINARY_PACKED";
+    assert_eq!(chosen(5000, delta, 1), Choice { path: Path::ReEncode, reason: reason.into() });
+}
+
+#[test]
+fn a_sort_order_is_seen_before_any_footer() {
+    assert_eq!(by_plan(false), Ok(()));
+    assert_eq!(by_plan(true), Err("the table has a sort order".into()));
 }
