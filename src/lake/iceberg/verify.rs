@@ -13,10 +13,16 @@ mod counts;
 mod readback;
 mod reread;
 
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
 use super::hash::row_hash;
 use super::read::file::Store;
+use super::read::scan::Limits;
 use super::read::schema::arrow_schema;
 use super::rewrite::Detail;
+use super::spread::cores;
 use super::table::IcebergTable;
 use crate::lake::{Error, Proof, Result, Written};
 use crate::model::file::Content;
@@ -42,28 +48,29 @@ pub async fn run(table: &IcebergTable, plan: &Plan, written: &Written) -> Result
     let store = Store::new(&table.loaded.io);
     let schema = arrow_schema(table.loaded.metadata.current_schema())?;
     same_outputs(written, detail)?;
-    let back = readback::read(&store, plan, detail, &schema).await?;
-    rows(plan, written, back.rows)?;
-    let columns = match (written.path, &detail.read) {
-        (Path::ReEncode, Some(read)) => {
-            if (read.rows_in, read.rows_deleted) != (written.rows_in, written.rows_deleted) {
-                return Err(failed("", "the reader's row counts are not those of the rewrite"));
-            }
-            readback::same_columns(&read.columns, &back.columns)?
-        }
+    let limits = Limits { memory: plan.bound.memory / 2, permits: Arc::new(Semaphore::new(cores())) };
+    let back = readback::read(&store, detail, &schema, limits.clone());
+    let (back, read) = match (written.path, &detail.read) {
+        (Path::ReEncode, Some(read)) => (back.await?, Some(read.clone())),
         (Path::RePack, None) => {
-            let read = reread::read(table, plan).await?;
-            if (read.rows_in, read.rows_deleted) != (written.rows_in, written.rows_deleted) {
-                return Err(failed("", "the inputs hold other rows than were packed"));
-            }
-            readback::same_columns(&read.columns, &back.columns)?
+            tokio::try_join!(back, reread::read(table, plan, &schema, limits)).map(|(back, read)| (back, Some(read)))?
         }
-        (Path::Splice, None) => chunks::same(&store, plan, &detail.data_files).await?,
+        (Path::Splice, None) => (back.await?, None),
         _ => return Err(failed("", "the rewrite's path and its detail contradict each other")),
     };
+    // each output was found to hold the rows that it is described with
+    let rows = written.outputs.iter().map(|o| o.records).fold(0, u64::saturating_add);
+    same_rows(plan, written, rows)?;
+    let columns = match read {
+        Some(read) if (read.rows_in, read.rows_deleted) != (written.rows_in, written.rows_deleted) => {
+            return Err(failed("", "the inputs hold other rows than were rewritten"));
+        }
+        Some(read) => readback::same_columns(&read.columns, &back)?,
+        None => chunks::same(&store, plan, &detail.data_files).await?,
+    };
     let deleted = written.rows_deleted;
-    let null_counts = counts::check(table, &store, plan, &schema, &back.columns, deleted).await?;
-    Ok(Proof { rows: back.rows, null_counts, columns, hash: format!("{:032x}", row_hash(&back.columns)) })
+    let null_counts = counts::check(table, &store, plan, &schema, &back, deleted).await?;
+    Ok(Proof { rows, null_counts, columns, hash: format!("{:032x}", row_hash(&back)) })
 }
 
 fn same_outputs(written: &Written, detail: &Detail) -> Result<()> {
@@ -79,7 +86,7 @@ fn same_outputs(written: &Written, detail: &Detail) -> Result<()> {
     Ok(())
 }
 
-fn rows(plan: &Plan, written: &Written, back: u64) -> Result<()> {
+fn same_rows(plan: &Plan, written: &Written, back: u64) -> Result<()> {
     let stated = plan.inputs.iter().map(|f| f.records).fold(0, u64::saturating_add);
     if written.rows_in != stated {
         return Err(failed("", format_args!("{} rows were read, the inputs' manifests state {stated}", written.rows_in)));

@@ -11,6 +11,8 @@ use crate::model::refusal::Refusal;
 const MAX_ROWS: u64 = 8192;
 /// Decoded bytes aimed at for one batch.
 const BATCH_BYTES: u64 = 8 << 20;
+/// Decoded bytes aimed at for one batch of one column.
+const COLUMN_BYTES: u64 = 1 << 20;
 /// How much larger than its encoded pages a dictionary-encoded column is taken
 /// to be where the file does not tell.
 const DICTIONARY_FACTOR: u64 = 4;
@@ -37,6 +39,20 @@ pub fn batch_rows(file: &ParquetFile, group: usize, leaves: &[usize], memory: u6
         return Err(file.refuse(Refusal::TooLargeForMemory, why));
     }
     Ok(rows_within(row, BATCH_BYTES.min(memory / 16)))
+}
+
+/// Rows of a batch of one column by itself, whose pages are read one by one.
+///
+/// Errs refused `TooLargeForMemory` when one row does not fit in `memory`.
+pub fn column_rows(file: &ParquetFile, group: usize, leaves: &[usize], memory: u64) -> Result<usize> {
+    let Some(meta) = file.footer().row_groups().get(group) else { return Ok(1) };
+    let decoded = leaves.iter().filter_map(|leaf| meta.columns().get(*leaf)).map(decoded).fold(0, u64::saturating_add);
+    let row = decoded.div_ceil(unsigned(meta.num_rows()).max(1)).max(1);
+    if row > memory {
+        let why = format!("a column of row group {group} takes about {row} bytes a row, {memory} are allowed");
+        return Err(file.refuse(Refusal::TooLargeForMemory, why));
+    }
+    Ok(rows_within(row, COLUMN_BYTES.min(memory / 4)))
 }
 
 /// Rows of `row` bytes that fit in `bytes`: at least one, at most a batch.

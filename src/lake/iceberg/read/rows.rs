@@ -8,13 +8,12 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use iceberg::spec::{DEFAULT_SCHEMA_NAME_MAPPING, NameMapping};
 use parquet::arrow::async_reader::ParquetRecordBatchStream;
-use roaring::RoaringTreemap;
 
 use super::batches::{batch_rows, group_rows};
 use super::equality::{self, KeySet};
 use super::file::{FileReader, ParquetFile, Store};
 use super::identify::identify;
-use super::position::{self, Positions};
+use super::position::{self, Positions, strike_positions};
 use super::project::{Key, Projection, project};
 use super::schema::arrow_schema;
 use super::{ReadSummary, RowSource, convert, partition};
@@ -235,21 +234,10 @@ impl Current {
     }
 }
 
-/// Clears the flags of deleted rows of a batch that starts at row `first`;
-/// returns how many.
-fn strike_positions(deleted: &RoaringTreemap, first: u64, live: &mut [bool]) -> u64 {
-    let mut struck = 0;
-    let mut positions = deleted.iter();
-    positions.advance_to(first);
-    for position in positions {
-        let Some(flag) = usize::try_from(position - first).ok().and_then(|i| live.get_mut(i)) else { break };
-        *flag = false;
-        struck += 1;
-    }
-    struck
-}
-
-fn name_mapping(table: &IcebergTable) -> Result<Option<NameMapping>> {
+/// The table's name mapping, for files without field ids.
+///
+/// Errs refused `NoFieldIds` when the property cannot be read.
+pub fn name_mapping(table: &IcebergTable) -> Result<Option<NameMapping>> {
     let Some(json) = table.loaded.metadata.properties().get(DEFAULT_SCHEMA_NAME_MAPPING) else { return Ok(None) };
     let mapping = serde_json::from_str(json)
         .map_err(|e| Refused::new(Refusal::NoFieldIds, format!("table property {DEFAULT_SCHEMA_NAME_MAPPING} cannot be read: {e}")))?;
