@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
+use arrow_array::RecordBatchReader;
 use arrow_schema::{DataType, Field, FieldRef, Schema};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
@@ -32,6 +33,11 @@ impl Column {
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, footer.clone());
         let reader = builder.with_row_groups(vec![group]).with_projection(mask).with_batch_size(batch_rows).build();
         Ok(Self { reader: reader.map_err(|error| failure.behind(error))?, failure })
+    }
+
+    /// The column, as its arrays come.
+    pub fn field(&self) -> Option<FieldRef> {
+        self.reader.schema().fields().first().cloned()
     }
 
     /// The next rows; `None` after the last.

@@ -11,6 +11,7 @@ mod equality;
 pub mod file;
 mod identify;
 mod live;
+mod lockstep;
 pub mod manifests;
 pub mod partition;
 mod position;
