@@ -61,17 +61,6 @@ impl Store {
         }
     }
 
-    /// Part of a file.
-    ///
-    /// Errs `NotFound`, `Unreachable`, or refused `Damaged` when the file is shorter.
-    pub async fn range(&self, path: &str, range: Range<u64>) -> Result<Bytes> {
-        let mut reader = self.reader(path, range.end).await?;
-        match reader.get_bytes(range).await {
-            Ok(bytes) => Ok(bytes),
-            Err(error) => Err(self.parquet_error(path, error).await),
-        }
-    }
-
     /// Size in bytes, as the store tells it.
     ///
     /// Errs `NotFound` or `Unreachable`.
@@ -156,17 +145,22 @@ impl ParquetFile {
         &self.footer
     }
 
-    /// Bytes in the file.
-    pub fn size(&self) -> u64 {
-        self.size
-    }
-
     /// The bytes of some ranges: near ones are fetched by one request.
     ///
     /// Errs `NotFound`, `Unreachable`, or refused `Damaged` when the file is shorter.
     pub async fn fetch(&self, ranges: &[Range<u64>]) -> Result<Vec<Piece>> {
         match self.reader.pieces(ranges).await {
             Ok(pieces) => Ok(pieces),
+            Err(error) => Err(self.error(error).await),
+        }
+    }
+
+    /// The bytes of one range.
+    ///
+    /// Errs as [`ParquetFile::fetch`].
+    pub async fn bytes(&self, range: Range<u64>) -> Result<Bytes> {
+        match self.reader.fetch(range).await {
+            Ok(bytes) => Ok(bytes),
             Err(error) => Err(self.error(error).await),
         }
     }

@@ -6,6 +6,7 @@
 //! fetched. A row group larger than a run is not fetched ahead: each column
 //! reads its pages through a window.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,11 +14,9 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{ArrowError, DataType, SchemaRef};
-use futures::future::try_join_all;
-use futures::stream::{BoxStream, StreamExt, TryStreamExt};
+use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use parquet::errors::ParquetError;
-use tokio::sync::Semaphore;
 
 use super::batches::{column_rows, group_rows};
 pub use super::column::keyed_footer;
@@ -71,12 +70,10 @@ pub struct Root {
 }
 
 /// What bounds a scan.
-#[derive(Clone)]
+#[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes that it may hold.
     pub memory: u64,
-    /// Columns decoded at one time, over all scans that share this.
-    pub permits: Arc<Semaphore>,
 }
 
 /// A scan under way.
@@ -123,10 +120,10 @@ impl<'a> Scan<'a> {
     /// Errs with the first failure: `NotFound`, `Unreachable`, refused `Damaged` or
     /// `TooLargeForMemory`, or what a consumer says.
     pub async fn run<C: Consumer>(&mut self, mut consumers: Vec<C>) -> Result<Vec<C>> {
-        let limits = self.limits.clone();
+        let limits = self.limits;
         let mut next = self.fetch().await?;
         while let Some(run) = next {
-            let decoded = decode(Arc::new(run), consumers, &limits);
+            let decoded = decode(Arc::new(run), consumers, limits);
             (consumers, next) = tokio::try_join!(decoded, self.fetch())?;
         }
         Ok(consumers)
@@ -151,7 +148,7 @@ impl<'a> Scan<'a> {
         let cores = u64::try_from(cores()).unwrap_or(1);
         let length = WINDOW.min(self.limits.memory / 16 / cores).max(64 << 10);
         let fetched = run.into_iter().map(|group| group.fetched(most, length));
-        futures::stream::iter(fetched).buffered(AT_ONCE).try_collect().await.map(Some)
+        stream::iter(fetched).buffered(AT_ONCE).try_collect().await.map(Some)
     }
 
     async fn next_group(&mut self) -> Result<Option<Group>> {
@@ -212,6 +209,14 @@ impl Group {
         Ok(self)
     }
 
+    /// Compressed bytes of one column.
+    fn column_bytes(&self, place: usize) -> u64 {
+        let (Some(root), Some(meta)) = (self.file.columns.get(place), self.file.file.footer().row_groups().get(self.group)) else {
+            return 0;
+        };
+        root.leaves.iter().filter_map(|leaf| meta.columns().get(*leaf)).map(|chunk| chunk.byte_range().1).fold(0, u64::saturating_add)
+    }
+
     /// Decodes one column of the row group.
     fn column(&self, place: usize, to: &mut dyn Consumer, memory: u64) -> std::result::Result<(), Fault> {
         let Some(root) = self.file.columns.get(place) else { return Ok(()) };
@@ -262,29 +267,31 @@ impl Group {
 }
 
 /// Decodes a run, each column by its consumer's own reader.
-async fn decode<C: Consumer>(run: Arc<Vec<Group>>, consumers: Vec<C>, limits: &Limits) -> Result<Vec<C>> {
-    let cores = u64::try_from(cores()).unwrap_or(1);
-    let memory = limits.memory / 2 / cores;
-    let one = |(place, mut consumer): (usize, C)| {
-        let run = Arc::clone(&run);
-        async move {
-            let stopped = |e: &dyn std::fmt::Display| Error::Stopped(format!("a column was not read to its end: {e}"));
-            let permit = Arc::clone(&limits.permits).acquire_owned().await.map_err(|e| stopped(&e))?;
-            let work = move || {
-                let _permit = permit;
-                for group in run.iter() {
-                    group.column(place, &mut consumer, memory).map_err(|fault| (fault, group.file.file.clone()))?;
-                }
-                Ok(consumer)
-            };
-            match tokio::task::spawn_blocking(work).await.map_err(|e| stopped(&e))? {
-                Ok(consumer) => Ok(consumer),
-                Err((Fault::Lake(error), _)) => Err(error),
-                Err((Fault::Parquet(error), file)) => Err(file.error(error).await),
-            }
+async fn decode<C: Consumer>(run: Arc<Vec<Group>>, consumers: Vec<C>, limits: Limits) -> Result<Vec<C>> {
+    let memory = limits.memory / 2 / u64::try_from(cores()).unwrap_or(1);
+    let mut begun: Vec<(usize, C)> = consumers.into_iter().enumerate().collect();
+    // the longest first, so that none is left alone at the end
+    begun.sort_by_key(|(place, _)| Reverse(run.iter().map(|group| group.column_bytes(*place)).fold(0, u64::saturating_add)));
+    let one = |(place, consumer): (usize, C)| column(Arc::clone(&run), place, consumer, memory);
+    let mut done: Vec<(usize, C)> = stream::iter(begun.into_iter().map(one)).buffer_unordered(cores()).try_collect().await?;
+    done.sort_by_key(|(place, _)| *place);
+    Ok(done.into_iter().map(|(_, consumer)| consumer).collect())
+}
+
+/// Decodes one column of a run, on a blocking thread.
+async fn column<C: Consumer>(run: Arc<Vec<Group>>, place: usize, mut consumer: C, memory: u64) -> Result<(usize, C)> {
+    let work = move || {
+        for group in run.iter() {
+            group.column(place, &mut consumer, memory).map_err(|fault| (fault, group.file.file.clone()))?;
         }
+        Ok((place, consumer))
     };
-    try_join_all(consumers.into_iter().enumerate().map(one)).await
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err((Fault::Lake(error), _))) => Err(error),
+        Ok(Err((Fault::Parquet(error), file))) => Err(file.error(error).await),
+        Err(stopped) => Err(Error::Stopped(format!("a column was not read to its end: {stopped}"))),
+    }
 }
 
 /// Why a column could not be read.

@@ -1,5 +1,6 @@
 //! The outputs read back, plainly: no adapter, no deletes, every column by place.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
@@ -8,6 +9,7 @@ use futures::stream::{self, StreamExt};
 use iceberg::spec::DataFile;
 
 use super::bounds::{self, Bounds};
+use super::counts::stated;
 use super::{failed, unproven};
 use crate::lake::Result;
 use crate::lake::iceberg::hash::RootHasher;
@@ -15,25 +17,42 @@ use crate::lake::iceberg::read::ColumnHash;
 use crate::lake::iceberg::read::file::{ParquetFile, Store};
 use crate::lake::iceberg::read::scan::{AT_ONCE, Consumer, Limits, Opened, Root, Scan, keyed_footer};
 use crate::lake::iceberg::read::schema::{children, field_id};
-use crate::lake::iceberg::rewrite::Detail;
 
 /// Reads every row of every output, column by column, checking what each
 /// output's description states of it; the ordered hashes over all outputs in order.
 ///
 /// Errs [`Error::Proof`](crate::lake::Error::Proof) when an output does not
 /// decode, has another schema than the table, or contradicts its description.
-pub async fn read(store: &Store, detail: &Detail, schema: &SchemaRef, limits: Limits) -> Result<Vec<ColumnHash>> {
-    let described = Arc::new(detail.data_files.clone());
+pub async fn read(store: &Store, outputs: &[DataFile], schema: &SchemaRef, limits: Limits) -> Result<Vec<ColumnHash>> {
+    let described = Arc::new(outputs.to_vec());
     let consumers = schema.fields().iter().map(|field| Back::new(field, &described)).collect();
-    let open = |described: DataFile| open(store, described, schema);
-    let files = stream::iter(detail.data_files.clone().into_iter().map(open)).buffered(AT_ONCE).boxed();
+    let open = |described| open(store, described, schema);
+    let files = stream::iter(outputs.iter().map(open)).buffered(AT_ONCE).boxed();
     let consumers = Scan::new(limits, files, None).run(consumers).await.map_err(unproven)?;
     let columns: Vec<Vec<ColumnHash>> = consumers.into_iter().map(Back::finish).collect::<Result<_>>()?;
     Ok(columns.into_iter().flatten().collect())
 }
 
+/// Opens every output, without reading its rows; the NULLs of each column as
+/// their footers state them, where all do.
+///
+/// Errs as [`read`].
+pub async fn look(store: &Store, outputs: &[DataFile], schema: &Schema) -> Result<HashMap<i32, u64>> {
+    let mut sums: Option<HashMap<i32, u64>> = None;
+    for described in outputs {
+        let opened = open(store, described, schema).await.map_err(unproven)?;
+        let stated = stated(opened.file.footer());
+        let told = |id: &i32| stated.get(id).copied().flatten();
+        sums = Some(match sums {
+            None => stated.keys().filter_map(|id| Some((*id, told(id)?))).collect(),
+            Some(sums) => sums.into_iter().filter_map(|(id, sum)| Some((id, sum.checked_add(told(&id)?)?))).collect(),
+        });
+    }
+    Ok(sums.unwrap_or_default())
+}
+
 /// Opens an output whose size, schema and rows are as described.
-async fn open(store: &Store, described: DataFile, schema: &Schema) -> Result<Opened> {
+async fn open(store: &Store, described: &DataFile, schema: &Schema) -> Result<Opened> {
     let path = described.file_path();
     let size = store.size(path).await?;
     if size != described.file_size_in_bytes() {
@@ -41,7 +60,7 @@ async fn open(store: &Store, described: DataFile, schema: &Schema) -> Result<Ope
     }
     let file = ParquetFile::open(store, path, size).await?;
     same_fields(schema.fields(), file.schema().fields(), path)?;
-    bounds::all_have_columns(&described, schema)?;
+    bounds::all_have_columns(described, schema)?;
     let rows = file.rows()?;
     if rows != described.record_count() {
         return Err(failed(path, format_args!("{rows} rows, described as {}", described.record_count())));
