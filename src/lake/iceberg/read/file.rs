@@ -113,7 +113,6 @@ pub struct ParquetFile {
     pub path: Arc<str>,
     store: Store,
     reader: FileReader,
-    size: u64,
     footer: ArrowReaderMetadata,
 }
 
@@ -132,7 +131,7 @@ impl ParquetFile {
             Err(error) => return Err(store.parquet_error(path, error).await),
         };
         let footer = describe(footer).map_err(|error| Error::damaged(path, error))?;
-        Ok(Self { path: path.into(), store: store.clone(), reader, size, footer })
+        Ok(Self { path: path.into(), store: store.clone(), reader, footer })
     }
 
     /// The Arrow schema of all columns, with field ids where the file has them.
