@@ -40,6 +40,7 @@ mod h74_never_commits_under_a_stream;
 mod h75_stale_plan;
 mod h76_policy_loops;
 mod h80_many_deletes;
+mod h83_memory_limit;
 mod h83_wide_and_big;
 mod h83_wide_and_large;
 mod h86_manifests_stay_few;

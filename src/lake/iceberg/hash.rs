@@ -3,15 +3,16 @@
 //!
 //! The ordered hash of a leaf column is over its canonical form, the streams
 //! that nested columns are shredded into: repetition and definition levels (as
-//! runs), lengths of variable values, and bytes of the values that are not
-//! NULL. Together they give back the column exactly, so `[[1],[2]]` differs from
-//! `[[1,2]]`, and a NULL list from an empty one and from a list of NULL; and none of
-//! them depends on batch borders, encodings, or Arrow's choice between small
-//! and large offsets. Floats count by their bits: −0.0 is not 0.0, and NaNs of
-//! other bits are other values, for a rewrite keeps bits.
+//! runs), and the values that are not NULL: their bytes, or where their length
+//! varies a hash of each. So `[[1],[2]]` differs from `[[1,2]]`, and a NULL list
+//! from an empty one and from a list of NULL; and nothing depends on batch
+//! borders, encodings, or Arrow's choice between small and large offsets. A
+//! dictionary's values are hashed once, and looked up by its keys. Floats count
+//! by their bits: −0.0 is not 0.0, and NaNs of other bits are other values, for a
+//! rewrite keeps bits.
 //!
-//! The streams are hashed by XXH3 with 128 bits: it guards against faults, not
-//! against somebody who searches for collisions.
+//! Values and streams are hashed by XXH3 with 128 bits: it guards against
+//! faults, not against somebody who searches for collisions.
 
 mod multiset;
 #[cfg(test)]
@@ -21,7 +22,8 @@ mod values;
 use std::ops::Range;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, RecordBatch};
+use arrow_array::types::Int32Type;
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{ArrowError, DataType, FieldRef, Fields, Schema};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
@@ -31,19 +33,20 @@ use values::Values;
 
 use super::read::ColumnHash;
 use super::read::schema::{children, field_id};
+use super::spread::spread;
+
+/// Batches of fewer rows are hashed on one core.
+const FEW_ROWS: usize = 512;
 
 /// Hashes every leaf column over batches in order.
 pub struct ColumnHasher {
-    leaves: Vec<Leaf>,
+    roots: Vec<RootHasher>,
 }
 
 impl ColumnHasher {
     /// For batches of this schema.
     pub fn new(schema: &Schema) -> Self {
-        let mut leaves = Vec::new();
-        let root = Path { steps: Vec::new(), ids: Vec::new(), max_definition: 0 };
-        collect(schema.fields(), &root, &mut leaves);
-        Self { leaves }
+        Self { roots: schema.fields().iter().map(RootHasher::new).collect() }
     }
 
     /// Adds the next rows. Nullability is the schema's that the hasher was made
@@ -51,21 +54,54 @@ impl ColumnHasher {
     ///
     /// Errs when a column is not of that schema's shape.
     pub fn update(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
-        for leaf in &mut self.leaves {
-            let Some((Step::Field { index, nullable }, rest)) = leaf.steps.split_first() else { continue };
-            let column = batch.columns().get(*index).ok_or_else(shape)?;
-            let levels = Levels { first: 0, next: 0, definition: 0 };
-            leaf.state.walk(column.as_ref(), *nullable, rest, 0..column.len(), levels)?;
+        if batch.num_columns() < self.roots.len() {
+            return Err(shape());
         }
-        Ok(())
+        let mut columns = self.roots.iter_mut().zip(batch.columns());
+        match batch.num_rows() < FEW_ROWS {
+            true => columns.try_for_each(|(root, column)| root.update(column)),
+            false => spread(columns.collect(), |(root, column): (&mut RootHasher, &ArrayRef)| root.update(column)),
+        }
     }
 
     /// The hash of each leaf column so far, in schema order.
     pub fn finish(self) -> Vec<ColumnHash> {
+        self.roots.into_iter().flat_map(RootHasher::finish).collect()
+    }
+}
+
+/// Hashes the leaves of one column of the schema's root.
+pub struct RootHasher {
+    leaves: Vec<Leaf>,
+}
+
+impl RootHasher {
+    /// For arrays of this field.
+    pub fn new(field: &FieldRef) -> Self {
+        let mut leaves = Vec::new();
+        let root = Path { steps: Vec::new(), ids: Vec::new(), max_definition: 0 };
+        descend(field, Step::Field { index: 0, nullable: field.is_nullable() }, u16::from(field.is_nullable()), &root, &mut leaves);
+        Self { leaves }
+    }
+
+    /// Adds the next rows.
+    ///
+    /// Errs when the column is not of the field's shape.
+    pub fn update(&mut self, column: &dyn Array) -> Result<(), ArrowError> {
+        for leaf in &mut self.leaves {
+            let Some((Step::Field { nullable, .. }, rest)) = leaf.steps.split_first() else { continue };
+            let levels = Levels { first: 0, next: 0, definition: 0 };
+            leaf.state.walk(column, *nullable, rest, 0..column.len(), levels)?;
+        }
+        Ok(())
+    }
+
+    /// The hash of each leaf so far, in schema order.
+    pub fn finish(self) -> Vec<ColumnHash> {
         self.leaves.into_iter().map(Leaf::finish).collect()
     }
 
-    /// Nulls and values of each leaf column so far, in schema order.
+    /// Field id, NULLs and values of each leaf so far, in schema order.
     pub fn counts(&self) -> impl Iterator<Item = (i32, u64, u64)> {
         self.leaves.iter().map(|l| (l.field_id, l.state.nulls, l.state.values))
     }
@@ -81,20 +117,15 @@ pub fn row_hash(columns: &[ColumnHash]) -> u128 {
     all.digest128()
 }
 
-/// The items of one list or map: their range, and the arrays they lie in.
-fn items(array: &dyn Array, row: usize) -> Result<(Range<usize>, Vec<&dyn Array>), ArrowError> {
-    let (offsets, arrays): (&[i32], Vec<&dyn Array>) = match array.data_type() {
-        DataType::List(_) => {
-            let list = array.as_list::<i32>();
-            (list.value_offsets(), vec![list.values().as_ref()])
-        }
-        _ => {
-            let map = array.as_map_opt().ok_or_else(shape)?;
-            (map.value_offsets(), map.entries().columns().iter().map(AsRef::as_ref).collect())
-        }
-    };
-    let place = |i: usize| offsets.get(i).and_then(|o| usize::try_from(*o).ok()).ok_or_else(shape);
-    Ok((place(row)?..place(row + 1)?, arrays))
+/// A list's or map's offsets, and the array of its element, or of its key (0) or
+/// value (1).
+fn items(array: &dyn Array, index: usize) -> Result<(&[i32], &dyn Array), ArrowError> {
+    if let Some(list) = array.as_list_opt::<i32>() {
+        return Ok((list.value_offsets(), list.values().as_ref()));
+    }
+    let map = array.as_map_opt().ok_or_else(shape)?;
+    let items = map.entries().columns().get(index).ok_or_else(shape)?;
+    Ok((map.value_offsets(), items.as_ref()))
 }
 
 fn shape() -> ArrowError {
@@ -156,8 +187,8 @@ impl Leaf {
             max_definition: path.max_definition,
             run: None,
             levels: Xxh3::new(),
-            lengths: Xxh3::new(),
             data: Xxh3::new(),
+            dictionary: None,
             nulls: 0,
             values: 0,
         };
@@ -167,8 +198,8 @@ impl Leaf {
     fn finish(self) -> ColumnHash {
         let mut state = self.state;
         state.flush();
-        let mut all = Vec::with_capacity(64);
-        for part in [state.levels.digest128(), state.lengths.digest128(), state.data.digest128()] {
+        let mut all = Vec::with_capacity(48);
+        for part in [state.levels.digest128(), state.data.digest128()] {
             all.extend_from_slice(&part.to_le_bytes());
         }
         all.extend_from_slice(&state.values.to_le_bytes());
@@ -191,8 +222,9 @@ struct State {
     /// Repetition, definition and how often: joined across batches.
     run: Option<(u16, u16, u64)>,
     levels: Xxh3,
-    lengths: Xxh3,
     data: Xxh3,
+    /// The dictionary met last, and the hashes of its values.
+    dictionary: Option<(ArrayRef, Vec<u128>)>,
     nulls: u64,
     values: u64,
 }
@@ -225,16 +257,17 @@ impl State {
                 self.walk(child.as_ref(), *nullable, rest, range, levels)
             }
             Some((Step::Item { index, nullable, repetition }, rest)) => {
+                let (offsets, below) = items(array, *index)?;
+                let place = |i: usize| offsets.get(i).and_then(|o| usize::try_from(*o).ok()).ok_or_else(shape);
                 for row in range.clone() {
                     let first = if row == range.start { levels.first } else { levels.next };
-                    let (items, arrays) = items(array, row)?;
+                    let items = place(row)?..place(row + 1)?;
                     if items.is_empty() {
                         self.absent(1, Levels { first, ..levels });
                         continue;
                     }
-                    let below = Levels { first, next: *repetition, definition: levels.definition + 1 };
-                    let array = arrays.get(*index).ok_or_else(shape)?;
-                    self.walk(*array, *nullable, rest, items, below)?;
+                    let levels = Levels { first, next: *repetition, definition: levels.definition + 1 };
+                    self.walk(below, *nullable, rest, items, levels)?;
                 }
                 Ok(())
             }
@@ -249,14 +282,17 @@ impl State {
     fn leaf(&mut self, array: &dyn Array, range: Range<usize>, levels: Levels) -> Result<(), ArrowError> {
         let levels = Levels { definition: self.max_definition, ..levels };
         self.level(levels, range.len());
-        let values = Values::of(array)?;
-        for row in range.clone() {
-            match values.length(row) {
-                Some(length) => self.lengths.update(&length.to_le_bytes()),
-                None => break,
-            }
+        if let Some(keyed) = array.as_dictionary_opt::<Int32Type>() {
+            let hashes = hashes(&mut self.dictionary, keyed.values())?;
+            let keys = keyed.keys().values().get(range).ok_or_else(shape)?;
+            let looked_up = keys.iter().map(|key| usize::try_from(*key).ok().and_then(|key| hashes.get(key)).copied().ok_or_else(shape));
+            return each(&mut self.data, looked_up);
         }
-        values.bytes(range, |bytes| self.data.update(bytes));
+        let values = Values::of(array)?;
+        match values.is_fixed() {
+            true => values.bytes(range, |bytes| self.data.update(bytes)),
+            false => each(&mut self.data, range.map(|row| values.value(row).map(xxh3_128).ok_or_else(shape)))?,
+        }
         Ok(())
     }
 
@@ -287,6 +323,37 @@ impl State {
             self.levels.update(&count.to_le_bytes());
         }
     }
+}
+
+/// Adds hashes of values to a stream of them.
+fn each(stream: &mut Xxh3, hashes: impl Iterator<Item = Result<u128, ArrowError>>) -> Result<(), ArrowError> {
+    let mut block = [0; 16 * 64];
+    let mut filled = 0;
+    for hash in hashes {
+        if filled == block.len() {
+            stream.update(&block);
+            filled = 0;
+        }
+        if let Some(place) = block.get_mut(filled..filled + 16) {
+            place.copy_from_slice(&hash?.to_le_bytes());
+        }
+        filled += 16;
+    }
+    stream.update(block.get(..filled).unwrap_or_default());
+    Ok(())
+}
+
+/// The hashes of a dictionary's values, made once as long as the same dictionary
+/// comes again.
+fn hashes<'a>(held: &'a mut Option<(ArrayRef, Vec<u128>)>, values: &ArrayRef) -> Result<&'a [u128], ArrowError> {
+    // Arrays over the same memory, which the held one keeps from being reused.
+    let same = held.as_ref().is_some_and(|(old, _)| old.to_data().ptr_eq(&values.to_data()));
+    if !same {
+        let all = Values::of(values.as_ref())?;
+        let hashes = (0..values.len()).map(|row| all.value(row).map(xxh3_128).ok_or_else(shape));
+        *held = Some((values.clone(), hashes.collect::<Result<_, _>>()?));
+    }
+    Ok(held.as_ref().map_or(&[], |(_, hashes)| hashes))
 }
 
 /// Maximal runs of NULLs and of others, in order.

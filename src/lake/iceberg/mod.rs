@@ -12,6 +12,7 @@ pub mod properties;
 pub mod read;
 pub mod rewrite;
 pub mod scope;
+pub mod spread;
 pub mod store;
 pub mod table;
 pub mod verify;

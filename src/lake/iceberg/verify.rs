@@ -10,11 +10,20 @@
 mod bounds;
 mod chunks;
 mod counts;
+mod described;
 mod readback;
 mod reread;
 
+use std::collections::{BTreeSet, HashMap};
+
+use arrow_schema::SchemaRef;
+use iceberg::spec::DataFile;
+
 use super::hash::row_hash;
+use super::read::ReadSummary;
 use super::read::file::Store;
+use super::read::manifests::{self, Entries, Kind};
+use super::read::scan::Limits;
 use super::read::schema::arrow_schema;
 use super::rewrite::Detail;
 use super::table::IcebergTable;
@@ -32,8 +41,9 @@ use crate::model::refusal::Refusal;
 /// * NULLs of each column against the inputs' manifests, or footers: equal without
 ///   deletes, else fewer by at most the deleted rows;
 /// * values: ordered hashes of every column, or bytes of every chunk;
-/// * the outputs decode whole, in the table's schema by field ids, and their
-///   sizes, counts and bounds as the manifests will state them hold.
+/// * the outputs have the table's schema by field ids, and the sizes, counts and
+///   bounds that the manifests will state of them hold: by their rows, all of which
+///   decode, or, where chunks are copied, by what the inputs' manifests state.
 ///
 /// Errs [`Error::Proof`] when one does not hold; `NotFound` or `Unreachable`, or a
 /// refusal `Damaged` about an input.
@@ -42,28 +52,77 @@ pub async fn run(table: &IcebergTable, plan: &Plan, written: &Written) -> Result
     let store = Store::new(&table.loaded.io);
     let schema = arrow_schema(table.loaded.metadata.current_schema())?;
     same_outputs(written, detail)?;
-    let back = readback::read(&store, plan, detail, &schema).await?;
-    rows(plan, written, back.rows)?;
-    let columns = match (written.path, &detail.read) {
-        (Path::ReEncode, Some(read)) => {
-            if (read.rows_in, read.rows_deleted) != (written.rows_in, written.rows_deleted) {
-                return Err(failed("", "the reader's row counts are not those of the rewrite"));
-            }
-            readback::same_columns(&read.columns, &back.columns)?
+    let proof = Proving { table, plan, written, outputs: &detail.data_files, store, schema };
+    match (written.path, &detail.read) {
+        (Path::ReEncode, read @ Some(_)) | (Path::RePack, read @ None) => proof.by_values(read.as_ref()).await,
+        (Path::Splice, None) => proof.by_bytes().await,
+        _ => Err(failed("", "the rewrite's path and its detail contradict each other")),
+    }
+}
+
+/// What is to be proven.
+struct Proving<'a> {
+    table: &'a IcebergTable,
+    plan: &'a Plan,
+    written: &'a Written,
+    outputs: &'a [DataFile],
+    store: Store,
+    schema: SchemaRef,
+}
+
+impl Proving<'_> {
+    /// Ordered hashes of the columns read back, against those that the rewrite's
+    /// reader took, or the proof takes itself.
+    async fn by_values(&self, read: Option<&ReadSummary>) -> Result<Proof> {
+        let back = readback::read(&self.store, self.outputs, &self.schema, self.limits());
+        let (back, read) = match read {
+            Some(read) => (back.await?, read.clone()),
+            None => tokio::try_join!(back, reread::read(self.table, self.plan, &self.schema, self.limits()))?,
+        };
+        // each output was found to hold the rows that it is described with
+        let rows = same_rows(self.plan, self.written)?;
+        if (read.rows_in, read.rows_deleted) != (self.written.rows_in, self.written.rows_deleted) {
+            return Err(failed("", "the inputs hold other rows than were rewritten"));
         }
-        (Path::RePack, None) => {
-            let read = reread::read(table, plan).await?;
-            if (read.rows_in, read.rows_deleted) != (written.rows_in, written.rows_deleted) {
-                return Err(failed("", "the inputs hold other rows than were packed"));
-            }
-            readback::same_columns(&read.columns, &back.columns)?
+        let columns = readback::same_columns(&read.columns, &back)?;
+        let nulls = back.iter().map(|c| (c.field_id, c.nulls)).collect();
+        let null_counts = self.counts(&self.entries().await?, &nulls).await?;
+        Ok(Proof { rows, null_counts, columns, hash: format!("{:032x}", row_hash(&back)) })
+    }
+
+    /// Bytes of the copied chunks. Rows are decoded only of outputs whose
+    /// description does not follow from the inputs' manifests.
+    async fn by_bytes(&self) -> Result<Proof> {
+        let nulls = readback::look(&self.store, self.outputs, &self.schema).await?;
+        let rows = same_rows(self.plan, self.written)?;
+        let copied = chunks::same(&self.store, self.plan, self.outputs, self.plan.bound.memory).await?;
+        let entries = self.entries().await?;
+        let flat = counts::flat(&self.schema).into_iter().collect();
+        let doubted = self.outputs.iter().zip(&copied.parts);
+        let doubted = doubted.filter(|(output, parts)| !described::follows(self.plan, &entries, output, parts, &flat));
+        let doubted: Vec<DataFile> = doubted.map(|(output, _)| output.clone()).collect();
+        if !doubted.is_empty() {
+            readback::read(&self.store, &doubted, &self.schema, self.limits()).await?;
         }
-        (Path::Splice, None) => chunks::same(&store, plan, &detail.data_files).await?,
-        _ => return Err(failed("", "the rewrite's path and its detail contradict each other")),
-    };
-    let deleted = written.rows_deleted;
-    let null_counts = counts::check(table, &store, plan, &schema, &back.columns, deleted).await?;
-    Ok(Proof { rows: back.rows, null_counts, columns, hash: format!("{:032x}", row_hash(&back.columns)) })
+        let null_counts = self.counts(&entries, &nulls).await?;
+        Ok(Proof { rows, null_counts, columns: copied.columns, hash: format!("{:032x}", copied.hash) })
+    }
+
+    /// The inputs' manifest entries.
+    async fn entries(&self) -> Result<Entries> {
+        let paths: BTreeSet<&str> = self.plan.inputs.iter().map(|f| &*f.path).collect();
+        let kind = Kind::Data { spec_id: self.plan.scope.spec_id };
+        manifests::find(self.table, &self.store, self.plan.snapshot_id, kind, &paths).await
+    }
+
+    async fn counts(&self, entries: &Entries, nulls: &HashMap<i32, u64>) -> Result<usize> {
+        counts::check(self.table, &self.store, self.plan, &self.schema, entries, nulls, self.written.rows_deleted).await
+    }
+
+    /// What each of two scans may take.
+    fn limits(&self) -> Limits {
+        Limits { memory: self.plan.bound.memory / 2 }
+    }
 }
 
 fn same_outputs(written: &Written, detail: &Detail) -> Result<()> {
@@ -79,7 +138,9 @@ fn same_outputs(written: &Written, detail: &Detail) -> Result<()> {
     Ok(())
 }
 
-fn rows(plan: &Plan, written: &Written, back: u64) -> Result<()> {
+/// The rows read back, which are those of the inputs less the deleted ones.
+fn same_rows(plan: &Plan, written: &Written) -> Result<u64> {
+    let back = written.outputs.iter().map(|o| o.records).fold(0, u64::saturating_add);
     let stated = plan.inputs.iter().map(|f| f.records).fold(0, u64::saturating_add);
     if written.rows_in != stated {
         return Err(failed("", format_args!("{} rows were read, the inputs' manifests state {stated}", written.rows_in)));
@@ -93,7 +154,7 @@ fn rows(plan: &Plan, written: &Written, back: u64) -> Result<()> {
     if !by_key && written.rows_deleted > named {
         return Err(failed("", format_args!("{} rows were left out, the position deletes name {named}", written.rows_deleted)));
     }
-    Ok(())
+    Ok(back)
 }
 
 /// Rows that the plan's position deletes can remove at most.

@@ -68,6 +68,25 @@ impl<'a> Values<'a> {
         })
     }
 
+    /// Whether all values have one width.
+    pub fn is_fixed(&self) -> bool {
+        matches!(self, Self::Fixed { .. } | Self::Bits(_))
+    }
+
+    /// The bytes of one value of those whose width varies; `None` for others, and
+    /// for one that is not there.
+    pub fn value(&self, row: usize) -> Option<&'a [u8]> {
+        match self {
+            Self::Fixed { .. } | Self::Bits(_) => None,
+            Self::Small { offsets, data } => {
+                data.get(usize::try_from(*offsets.get(row)?).ok()?..usize::try_from(*offsets.get(row + 1)?).ok()?)
+            }
+            Self::Large { offsets, data } => {
+                data.get(usize::try_from(*offsets.get(row)?).ok()?..usize::try_from(*offsets.get(row + 1)?).ok()?)
+            }
+        }
+    }
+
     /// The length of one value; `None` when all have one width.
     pub fn length(&self, row: usize) -> Option<u64> {
         match self {

@@ -11,6 +11,12 @@ use crate::model::refusal::Refusal;
 const MAX_ROWS: u64 = 8192;
 /// Decoded bytes aimed at for one batch.
 const BATCH_BYTES: u64 = 8 << 20;
+/// Shortest window of a column.
+const LEAST_WINDOW: u64 = 16 << 10;
+/// Longest window of a column.
+const MOST_WINDOW: u64 = 4 << 20;
+/// Decoded bytes aimed at for one batch of one column.
+const COLUMN_BYTES: u64 = 1 << 20;
 /// How much larger than its encoded pages a dictionary-encoded column is taken
 /// to be where the file does not tell.
 const DICTIONARY_FACTOR: u64 = 4;
@@ -29,7 +35,12 @@ pub fn batch_rows(file: &ParquetFile, group: usize, leaves: &[usize], memory: u6
         let why = format!("row group {group} has {compressed} compressed bytes, a third of the memory bound is {}", memory / 3);
         return Err(file.refuse(Refusal::TooLargeForMemory, why));
     }
-    let rows = unsigned(meta.num_rows()).max(1);
+    fitting(file, group, &chunks, memory)
+}
+
+/// Rows of a batch of these chunks.
+fn fitting(file: &ParquetFile, group: usize, chunks: &[&ColumnChunkMetaData], memory: u64) -> Result<usize> {
+    let rows = file.footer().row_groups().get(group).map_or(1, |meta| unsigned(meta.num_rows()).max(1));
     let decoded = chunks.iter().map(|c| decoded(c)).fold(0, u64::saturating_add);
     let row = decoded.div_ceil(rows).max(1);
     if row > memory / 4 {
@@ -37,6 +48,44 @@ pub fn batch_rows(file: &ParquetFile, group: usize, leaves: &[usize], memory: u6
         return Err(file.refuse(Refusal::TooLargeForMemory, why));
     }
     Ok(rows_within(row, BATCH_BYTES.min(memory / 16)))
+}
+
+/// Bytes of the window through which one of so many columns is read.
+pub fn held(columns: usize, memory: u64) -> u64 {
+    let share = memory / 8 / u64::try_from(columns).unwrap_or(u64::MAX).max(1);
+    share.clamp(LEAST_WINDOW, MOST_WINDOW)
+}
+
+/// Rows of a batch for some leaf columns of a row group that are read in step:
+/// of each a page is held decoded.
+///
+/// Errs refused `TooLargeForMemory` when the windows of all columns, or one row,
+/// do not fit in a quarter of `memory`.
+pub fn lockstep_rows(file: &ParquetFile, group: usize, leaves: &[usize], memory: u64) -> Result<usize> {
+    let Some(meta) = file.footer().row_groups().get(group) else { return Ok(1) };
+    let chunks: Vec<&ColumnChunkMetaData> = leaves.iter().filter_map(|leaf| meta.columns().get(*leaf)).collect();
+    let compressed: u64 = chunks.iter().map(|c| unsigned(c.compressed_size())).fold(0, u64::saturating_add);
+    let windows = held(chunks.len(), memory).saturating_mul(chunks.len() as u64);
+    if compressed.min(windows) > memory / 4 {
+        let why =
+            format!("{} columns of row group {group} need {windows} bytes, a quarter of the memory bound is {}", chunks.len(), memory / 4);
+        return Err(file.refuse(Refusal::TooLargeForMemory, why));
+    }
+    fitting(file, group, &chunks, memory)
+}
+
+/// Rows of a batch of one column by itself, whose pages are read one by one.
+///
+/// Errs refused `TooLargeForMemory` when one row does not fit in `memory`.
+pub fn column_rows(file: &ParquetFile, group: usize, leaves: &[usize], memory: u64) -> Result<usize> {
+    let Some(meta) = file.footer().row_groups().get(group) else { return Ok(1) };
+    let decoded = leaves.iter().filter_map(|leaf| meta.columns().get(*leaf)).map(decoded).fold(0, u64::saturating_add);
+    let row = decoded.div_ceil(unsigned(meta.num_rows()).max(1)).max(1);
+    if row > memory {
+        let why = format!("a column of row group {group} takes about {row} bytes a row, {memory} are allowed");
+        return Err(file.refuse(Refusal::TooLargeForMemory, why));
+    }
+    Ok(rows_within(row, COLUMN_BYTES.min(memory / 4)))
 }
 
 /// Rows of `row` bytes that fit in `bytes`: at least one, at most a batch.

@@ -37,6 +37,14 @@ pub fn batch(rows: &RecordBatch, nodes: &[Node], schema: &SchemaRef) -> Result<R
     RecordBatch::try_new_with_options(schema.clone(), columns, &options)
 }
 
+/// One column of a file as the table's; `schema` has that one field.
+///
+/// Errs when a value does not fit, or a required field holds a NULL.
+pub fn root(column: &ArrayRef, node: &Node, schema: &SchemaRef) -> Result<ArrayRef, ArrowError> {
+    let columns = fields(std::slice::from_ref(column), std::slice::from_ref(node), schema.fields(), column.len())?;
+    RecordBatch::try_new(Arc::clone(schema), columns)?.columns().first().cloned().ok_or_else(misplaced)
+}
+
 /// One equality-delete key column of a batch, in the key's type.
 ///
 /// Errs when a value does not fit.

@@ -16,6 +16,7 @@ use parquet::basic::Type as Physical;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 
+use super::window::{Piece, Window, Windows};
 use crate::lake::{Error, Result};
 use crate::model::refusal::{Refusal, Refused};
 
@@ -57,17 +58,6 @@ impl Store {
                 Ok(bytes)
             }
             Err(error) => Err(self.classify(path, error).await),
-        }
-    }
-
-    /// Part of a file.
-    ///
-    /// Errs `NotFound`, `Unreachable`, or refused `Damaged` when the file is shorter.
-    pub async fn range(&self, path: &str, range: Range<u64>) -> Result<Bytes> {
-        let mut reader = self.reader(path, range.end).await?;
-        match reader.get_bytes(range).await {
-            Ok(bytes) => Ok(bytes),
-            Err(error) => Err(self.parquet_error(path, error).await),
         }
     }
 
@@ -122,7 +112,7 @@ pub struct ParquetFile {
     /// Its path.
     pub path: Arc<str>,
     store: Store,
-    size: u64,
+    reader: FileReader,
     footer: ArrowReaderMetadata,
 }
 
@@ -141,12 +131,42 @@ impl ParquetFile {
             Err(error) => return Err(store.parquet_error(path, error).await),
         };
         let footer = describe(footer).map_err(|error| Error::damaged(path, error))?;
-        Ok(Self { path: path.into(), store: store.clone(), size, footer })
+        Ok(Self { path: path.into(), store: store.clone(), reader, footer })
     }
 
     /// The Arrow schema of all columns, with field ids where the file has them.
     pub fn schema(&self) -> &SchemaRef {
         self.footer.schema()
+    }
+
+    /// The footer as Arrow's readers take it.
+    pub fn arrow(&self) -> &ArrowReaderMetadata {
+        &self.footer
+    }
+
+    /// The bytes of some ranges: near ones are fetched by one request.
+    ///
+    /// Errs `NotFound`, `Unreachable`, or refused `Damaged` when the file is shorter.
+    pub async fn fetch(&self, ranges: &[Range<u64>]) -> Result<Vec<Piece>> {
+        match self.reader.pieces(ranges).await {
+            Ok(pieces) => Ok(pieces),
+            Err(error) => Err(self.error(error).await),
+        }
+    }
+
+    /// The bytes of one range.
+    ///
+    /// Errs as [`ParquetFile::fetch`].
+    pub async fn bytes(&self, range: Range<u64>) -> Result<Bytes> {
+        match self.reader.fetch(range).await {
+            Ok(bytes) => Ok(bytes),
+            Err(error) => Err(self.error(error).await),
+        }
+    }
+
+    /// Its bytes for a reader on a blocking thread; `ahead` are fetched already.
+    pub fn window(&self, ahead: Arc<Vec<Piece>>, windows: Windows) -> Window {
+        Window::new(self.reader.clone(), ahead, windows)
     }
 
     /// The footer.
@@ -172,7 +192,7 @@ impl ParquetFile {
     ///
     /// Errs `Unreachable`, or refused `Damaged`.
     pub async fn stream(&self, group: usize, leaves: &[usize], batch_rows: usize) -> Result<ParquetRecordBatchStream<FileReader>> {
-        let reader = self.store.reader(&self.path, self.size).await?;
+        let reader = self.reader.clone();
         let mask = ProjectionMask::leaves(self.footer.parquet_schema(), leaves.iter().copied());
         ParquetRecordBatchStreamBuilder::new_with_metadata(reader, self.footer.clone())
             .with_row_groups(vec![group])
@@ -222,6 +242,7 @@ fn int96_as_micros(field: &FieldRef, leaf: &mut usize, is_int96: &dyn Fn(usize) 
 
 /// The store as the `parquet` crate reads it: near ranges are fetched by one
 /// request, and all bytes are counted.
+#[derive(Clone)]
 pub struct FileReader {
     file: Arc<dyn FileRead>,
     size: u64,
@@ -229,7 +250,18 @@ pub struct FileReader {
 }
 
 impl FileReader {
-    async fn fetch(&self, range: Range<u64>) -> parquet::errors::Result<Bytes> {
+    /// Bytes in the file.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    async fn pieces(&self, ranges: &[Range<u64>]) -> parquet::errors::Result<Vec<Piece>> {
+        let fetch = |range: Range<u64>| async move { self.fetch(range.clone()).await.map(|bytes| (range.start, bytes)) };
+        stream::iter(coalesce(ranges).into_iter().map(fetch)).buffered(IN_FLIGHT).try_collect().await
+    }
+
+    /// The bytes of one range.
+    pub(super) async fn fetch(&self, range: Range<u64>) -> parquet::errors::Result<Bytes> {
         if range.end > self.size || range.start > range.end {
             return Err(ParquetError::EOF(format!("bytes {range:?} of a file of {} bytes", self.size)));
         }
@@ -249,10 +281,7 @@ impl AsyncFileReader for FileReader {
 
     fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, parquet::errors::Result<Vec<Bytes>>> {
         async move {
-            let requests = coalesce(&ranges);
-            let this = &*self;
-            let fetch = |range: Range<u64>| async move { this.fetch(range.clone()).await.map(|bytes| (range.start, bytes)) };
-            let fetched: Vec<(u64, Bytes)> = stream::iter(requests.into_iter().map(fetch)).buffered(IN_FLIGHT).try_collect().await?;
+            let fetched = self.pieces(&ranges).await?;
             ranges.iter().map(|range| cut(&fetched, range)).collect()
         }
         .boxed()

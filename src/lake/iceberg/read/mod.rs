@@ -5,17 +5,23 @@
 //! place; what cannot be carried exactly is refused by name.
 
 mod batches;
+mod column;
 mod convert;
 pub mod deleted;
 mod equality;
 pub mod file;
 mod identify;
+mod live;
+mod lockstep;
 pub mod manifests;
 pub mod partition;
 mod position;
 mod project;
+mod projector;
 mod rows;
+pub mod scan;
 pub mod schema;
+mod window;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;

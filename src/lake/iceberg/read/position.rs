@@ -138,6 +138,20 @@ impl Loader {
     }
 }
 
+/// Clears the flags of deleted rows of a batch that starts at row `first`;
+/// returns how many.
+pub fn strike_positions(deleted: &RoaringTreemap, first: u64, live: &mut [bool]) -> u64 {
+    let mut struck = 0;
+    let mut positions = deleted.iter();
+    positions.advance_to(first);
+    for position in positions {
+        let Some(flag) = usize::try_from(position - first).ok().and_then(|i| live.get_mut(i)) else { break };
+        *flag = false;
+        struck += 1;
+    }
+    struck
+}
+
 /// Checks that a plan's own lists agree, and that no delete of it is of a kind
 /// that cannot be applied.
 ///

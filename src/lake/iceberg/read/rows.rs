@@ -5,16 +5,14 @@ use std::collections::HashMap;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::{Field, SchemaRef};
 use async_trait::async_trait;
-use futures::StreamExt;
 use iceberg::spec::{DEFAULT_SCHEMA_NAME_MAPPING, NameMapping};
-use parquet::arrow::async_reader::ParquetRecordBatchStream;
-use roaring::RoaringTreemap;
 
-use super::batches::{batch_rows, group_rows};
+use super::batches::group_rows;
 use super::equality::{self, KeySet};
-use super::file::{FileReader, ParquetFile, Store};
+use super::file::{ParquetFile, Store};
 use super::identify::identify;
-use super::position::{self, Positions};
+use super::lockstep::Lockstep;
+use super::position::{self, Positions, strike_positions};
 use super::project::{Key, Projection, project};
 use super::schema::arrow_schema;
 use super::{ReadSummary, RowSource, convert, partition};
@@ -53,7 +51,7 @@ struct Current {
     /// each key set, in the order of the sets.
     equality: bool,
     group: usize,
-    stream: Option<ParquetRecordBatchStream<FileReader>>,
+    stream: Option<Lockstep>,
     /// Rows of the file and of the group already read.
     rows: u64,
     group_rows: u64,
@@ -199,19 +197,23 @@ impl Current {
     /// The next rows of the file, deleted ones included; `None` after the last.
     async fn next_rows(&mut self, memory: u64) -> Result<Option<RecordBatch>> {
         loop {
-            if let Some(stream) = &mut self.stream {
-                match stream.next().await {
-                    Some(Ok(rows)) if rows.num_rows() == 0 => continue,
-                    Some(Ok(rows)) => return Ok(Some(rows)),
-                    Some(Err(error)) => return Err(self.file.error(error).await),
+            if let Some(stream) = self.stream.take() {
+                let (stream, rows) = stream.next().await?;
+                match rows {
+                    Some(rows) => {
+                        self.stream = Some(stream);
+                        if rows.num_rows() > 0 {
+                            return Ok(Some(rows));
+                        }
+                    }
                     None => self.end_group()?,
                 }
+                continue;
             }
             if self.group >= self.file.footer().num_row_groups() {
                 return Ok(None);
             }
-            let size = batch_rows(&self.file, self.group, &self.projection.leaves, memory)?;
-            self.stream = Some(self.file.stream(self.group, &self.projection.leaves, size).await?);
+            self.stream = Some(Lockstep::open(&self.file, self.group, &self.projection.leaves, memory).await?);
         }
     }
 
@@ -235,21 +237,10 @@ impl Current {
     }
 }
 
-/// Clears the flags of deleted rows of a batch that starts at row `first`;
-/// returns how many.
-fn strike_positions(deleted: &RoaringTreemap, first: u64, live: &mut [bool]) -> u64 {
-    let mut struck = 0;
-    let mut positions = deleted.iter();
-    positions.advance_to(first);
-    for position in positions {
-        let Some(flag) = usize::try_from(position - first).ok().and_then(|i| live.get_mut(i)) else { break };
-        *flag = false;
-        struck += 1;
-    }
-    struck
-}
-
-fn name_mapping(table: &IcebergTable) -> Result<Option<NameMapping>> {
+/// The table's name mapping, for files without field ids.
+///
+/// Errs refused `NoFieldIds` when the property cannot be read.
+pub fn name_mapping(table: &IcebergTable) -> Result<Option<NameMapping>> {
     let Some(json) = table.loaded.metadata.properties().get(DEFAULT_SCHEMA_NAME_MAPPING) else { return Ok(None) };
     let mapping = serde_json::from_str(json)
         .map_err(|e| Refused::new(Refusal::NoFieldIds, format!("table property {DEFAULT_SCHEMA_NAME_MAPPING} cannot be read: {e}")))?;

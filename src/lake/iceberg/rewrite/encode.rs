@@ -1,29 +1,23 @@
 //! Rows encoded anew, as the table's properties ask.
 
-use std::collections::HashMap;
+mod file;
 
-use arrow_array::{Array, RecordBatch};
+use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowSchemaConverter;
-use parquet::arrow::arrow_writer::{ArrowWriter, ArrowWriterOptions};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::ParquetMetaData;
-use parquet::file::properties::WriterProperties;
 use parquet::schema::types::SchemaDescriptor;
 
+use self::file::{Cause, Encoded, Encoder, Flushed, Limits};
 use super::cut::Cutter;
 use super::job::{Job, Made};
 use super::sink::Sink;
-use crate::lake::iceberg::metrics::nan;
 use crate::lake::iceberg::properties::Bounds;
 use crate::lake::iceberg::read::{ReadSummary, RowSource};
 use crate::lake::{Error, Result};
 use crate::model::file::Content;
 use crate::model::refusal::{Refusal, Refused};
-use crate::parquet::tap::Tap;
 
-/// Row groups of more rows than this gain nothing.
-const MOST_ROWS: usize = 1 << 20;
 /// Share of half a row group's memory that one column takes, values or none.
 const COLUMN_BYTES: u64 = 6 << 10;
 /// Memory that an empty dictionary takes.
@@ -33,13 +27,18 @@ const DICTIONARY_BYTES: u64 = 80 << 10;
 /// bytes call for; none when there are no rows.
 ///
 /// Memory held: a quarter of the plan's bound for the row group in progress,
-/// as much again while it is sent, and a batch. Refused when the columns alone
+/// as much again while it is sent, and two batches. Refused when the columns alone
 /// or a single row would not fit.
 pub async fn write(job: &Job<'_>, mut source: Box<dyn RowSource + '_>) -> Result<(Vec<Made>, ReadSummary)> {
     let mut stream = Stream::new(job, source.schema())?;
-    while let Some(batch) = source.next().await? {
+    let mut next = source.next().await?;
+    while let Some(batch) = next {
         job.control.check()?;
-        stream.push(batch, source.rows_read()).await?;
+        let read = source.rows_read();
+        // the next rows are read while these are encoded
+        let (pushed, following) = tokio::join!(stream.push(batch, read), source.next());
+        pushed?;
+        next = following?;
     }
     let made = stream.end().await?;
     Ok((made, source.finish()))
@@ -103,7 +102,7 @@ impl<'a> Stream<'a> {
             dictionaries: usize::try_from(self.limits.memory / 2 / DICTIONARY_BYTES).unwrap_or(usize::MAX),
         };
         let properties = self.job.properties.writer(&self.job.columns, &self.job.modes, bounds, &self.job.schema_text);
-        let encoder = Encoder::new(sink.tap(), self.schema.clone(), self.job.columns.clone(), properties, self.limits, self.flushed);
+        let encoder = Encoder::new(sink.tap(), self.schema.clone(), &self.job.columns, properties, self.limits, self.flushed);
         let encoder = encoder.map_err(|e| broken(sink.path(), e))?;
         Ok((sink, encoder))
     }
@@ -135,118 +134,6 @@ impl<'a> Stream<'a> {
                 u128::from(all.saturating_sub(deleted).saturating_sub(self.rows))
             }
         }
-    }
-}
-
-/// When a row group ends.
-#[derive(Clone, Copy)]
-struct Limits {
-    /// Bytes in memory.
-    memory: u64,
-    /// Bytes in the file, as estimated while it grows.
-    row_group: u64,
-}
-
-/// Bytes of flushed row groups: in the file, and as estimated before; and the
-/// inputs' bytes and rows, by which the first row group's size is judged.
-#[derive(Clone, Copy, Default)]
-struct Flushed {
-    actual: u64,
-    estimated: u64,
-    input_bytes: u64,
-    input_records: u64,
-}
-
-impl Flushed {
-    /// Bytes in the file of rows that are encoded and not yet compressed.
-    fn expect(&self, encoded: u64, rows: u64) -> u64 {
-        let share = |part: u64, whole: u64, of: u64| u128::from(of) * u128::from(part) / u128::from(whole.max(1));
-        let expected = match (self.estimated, self.input_records) {
-            (0, 0) => u128::from(encoded),
-            (0, records) => share(rows, records, self.input_bytes).min(encoded.into()),
-            (estimated, _) => share(self.actual, estimated, encoded),
-        };
-        u64::try_from(expected).unwrap_or(u64::MAX)
-    }
-}
-
-/// The encoder of one file. Works on a blocking thread.
-struct Encoder {
-    writer: ArrowWriter<Tap>,
-    nans: HashMap<i32, u64>,
-    limits: Limits,
-    flushed: Flushed,
-}
-
-impl Encoder {
-    fn new(
-        tap: Tap,
-        schema: SchemaRef,
-        columns: SchemaDescriptor,
-        properties: WriterProperties,
-        limits: Limits,
-        flushed: Flushed,
-    ) -> std::result::Result<Self, ParquetError> {
-        let options = ArrowWriterOptions::new().with_properties(properties).with_parquet_schema(columns).with_skip_arrow_metadata(true);
-        let writer = ArrowWriter::try_new_with_options(tap, schema, options)?;
-        Ok(Self { writer, nans: HashMap::new(), limits, flushed })
-    }
-
-    /// Encodes a batch in steps small enough for the limits to be kept.
-    fn push(mut self, batch: RecordBatch) -> Encoded<Self> {
-        nan::add(&batch, &mut self.nans);
-        let bytes: u64 = batch.columns().iter().map(|c| c.to_data().get_slice_memory_size().unwrap_or(0) as u64).sum();
-        let row = bytes / (batch.num_rows() as u64).max(1);
-        if row > self.limits.memory.saturating_mul(2) {
-            return Err(Cause::RowTooLarge { row, limit: self.limits.memory.saturating_mul(2) });
-        }
-        let step_bytes = (self.limits.memory / 4).min(self.limits.row_group / 2);
-        let step = usize::try_from(step_bytes / row.max(1)).unwrap_or(usize::MAX).max(1);
-        let mut from = 0;
-        while from < batch.num_rows() {
-            let rows = step.min(batch.num_rows() - from);
-            self.writer.write(&batch.slice(from, rows))?;
-            from += rows;
-            let full = self.writer.in_progress_size() as u64 >= self.limits.row_group
-                || self.writer.memory_size() as u64 >= self.limits.memory
-                || self.writer.in_progress_rows() >= MOST_ROWS;
-            if full {
-                self.flush()?;
-            }
-        }
-        Ok(self)
-    }
-
-    fn flush(&mut self) -> std::result::Result<(), ParquetError> {
-        let (estimated, before) = (self.writer.in_progress_size(), self.writer.bytes_written());
-        self.writer.flush()?;
-        self.flushed.estimated += estimated as u64;
-        self.flushed.actual += self.writer.bytes_written().saturating_sub(before) as u64;
-        Ok(())
-    }
-
-    /// The file's size if it ended here, as far as can be told.
-    fn size(&self) -> u64 {
-        let expected = self.flushed.expect(self.writer.in_progress_size() as u64, self.writer.in_progress_rows() as u64);
-        (self.writer.bytes_written() as u64).saturating_add(expected)
-    }
-
-    fn end(mut self) -> Encoded<(ParquetMetaData, HashMap<i32, u64>)> {
-        Ok((self.writer.finish()?, self.nans))
-    }
-}
-
-type Encoded<T> = std::result::Result<T, Cause>;
-
-/// Why the encoder gave up.
-enum Cause {
-    Parquet(ParquetError),
-    RowTooLarge { row: u64, limit: u64 },
-}
-
-impl From<ParquetError> for Cause {
-    fn from(error: ParquetError) -> Self {
-        Self::Parquet(error)
     }
 }
 
@@ -283,18 +170,4 @@ fn same_levels(rows: &SchemaRef, table: &SchemaDescriptor) -> Result<()> {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_compressed_yet_is_expected_at_the_size_that_it_had_in_the_inputs() {
-        let none = Flushed::default();
-        let inputs = Flushed { input_bytes: 1_000, input_records: 100, ..none };
-        assert_eq!([none.expect(700, 50), inputs.expect(700, 50), inputs.expect(300, 50)], [700, 500, 300]);
-        // once a row group is flushed, its own ratio counts
-        assert_eq!(Flushed { actual: 20, estimated: 200, ..inputs }.expect(700, 50), 70);
-    }
 }

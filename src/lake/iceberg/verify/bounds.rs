@@ -1,13 +1,14 @@
 //! Bounds and NaN counts of an output, as its manifest entry will state them,
 //! against its values: a bound that leaves out a value makes readers skip it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, Scalar};
 use arrow_ord::cmp::{gt, lt};
-use arrow_schema::{ArrowError, DataType, Fields, Schema};
+use arrow_schema::{ArrowError, DataType, FieldRef, Fields, Schema};
 use iceberg::spec::{DataFile, Datum, PrimitiveLiteral};
 
 use super::failed;
@@ -17,9 +18,9 @@ use crate::lake::iceberg::read::schema::field_id;
 use crate::lake::iceberg::read::{Key, key_column};
 use crate::model::partition::Value;
 
-/// The stated bounds of one output.
-pub struct Bounds<'a> {
-    described: &'a DataFile,
+/// The stated bounds of one column of the root, with what is below it, in one output.
+pub struct Bounds {
+    path: String,
     columns: Vec<Column>,
 }
 
@@ -30,45 +31,57 @@ struct Column {
     lower: Option<Scalar<ArrayRef>>,
     upper: Option<Scalar<ArrayRef>>,
     nans: u64,
+    /// NaNs as stated.
+    stated: Option<u64>,
+    /// The last dictionary, none of whose values lies outside the bounds.
+    dictionary: Option<ArrayRef>,
 }
 
-impl<'a> Bounds<'a> {
-    /// The bounds in a file's description, for batches of the table's schema.
+/// Checks that every bound in a file's description is of a column that has one
+/// by the specification.
+///
+/// Errs [`Error::Proof`](crate::lake::Error::Proof) when one is not.
+pub fn all_have_columns(described: &DataFile, schema: &Schema) -> Result<()> {
+    let mut leaves = Vec::new();
+    collect(schema.fields(), &[], &mut leaves);
+    let ids: BTreeSet<i32> = leaves.into_iter().map(|(id, ..)| id).collect();
+    let strange = |id: &&i32| !ids.contains(*id);
+    match described.lower_bounds().keys().chain(described.upper_bounds().keys()).find(strange) {
+        Some(id) => Err(failed(described.file_path(), format_args!("a bound of column {id} inside a list or map, or of no column"))),
+        None => Ok(()),
+    }
+}
+
+impl Bounds {
+    /// The bounds in a file's description, for arrays of one field of the table.
     ///
-    /// Errs [`Error::Proof`](crate::lake::Error::Proof) on a bound of a column that
-    /// has none by the specification, or of another type.
-    pub fn new(described: &'a DataFile, schema: &Schema) -> Result<Self> {
+    /// Errs [`Error::Proof`](crate::lake::Error::Proof) on one of another type.
+    pub fn new(described: &DataFile, field: &FieldRef) -> Result<Self> {
         let mut leaves = Vec::new();
-        collect(schema.fields(), &[], &mut leaves);
+        collect(&Fields::from(vec![Arc::clone(field)]), &[], &mut leaves);
         let mut columns = Vec::with_capacity(leaves.len());
-        let mut bounds = 0;
         for (id, path, data_type) in leaves {
-            let lower = described.lower_bounds().get(&id);
-            let upper = described.upper_bounds().get(&id);
-            bounds += usize::from(lower.is_some()) + usize::from(upper.is_some());
             let scalar = |bound: Option<&Datum>| bound.map(|b| bound_array(b, &data_type)).transpose();
             let typed = |e: String| failed(described.file_path(), format_args!("column {id}: {e}"));
-            let (lower, upper) = (scalar(lower).map_err(typed)?, scalar(upper).map_err(typed)?);
-            columns.push(Column { id, key: Key::Path(path), data_type, lower, upper, nans: 0 });
+            let lower = scalar(described.lower_bounds().get(&id)).map_err(typed)?;
+            let upper = scalar(described.upper_bounds().get(&id)).map_err(typed)?;
+            let stated = described.nan_value_counts().get(&id).copied();
+            columns.push(Column { id, key: Key::Path(path), data_type, lower, upper, nans: 0, stated, dictionary: None });
         }
-        if bounds != described.lower_bounds().len() + described.upper_bounds().len() {
-            return Err(failed(described.file_path(), "a bound of a column inside a list or map, or of no column"));
-        }
-        Ok(Self { described, columns })
+        Ok(Self { path: described.file_path().to_owned(), columns })
     }
 
-    /// Checks that no value of a batch lies outside its bounds.
+    /// Checks that no value of the next rows lies outside its bounds.
     ///
     /// Errs [`Error::Proof`](crate::lake::Error::Proof) naming the column.
-    pub fn check(&mut self, batch: &RecordBatch) -> Result<()> {
-        let path = self.described.file_path();
+    pub fn check(&mut self, rows: &ArrayRef) -> Result<()> {
         for column in &mut self.columns {
             if column.lower.is_none() && column.upper.is_none() && !column.data_type.is_floating() {
                 continue;
             }
-            let holds = column.holds(batch).map_err(|e| failed(path, format_args!("column {}: {e}", column.id)))?;
+            let holds = column.holds(rows).map_err(|e| failed(&self.path, format_args!("column {}: {e}", column.id)))?;
             if !holds {
-                return Err(failed(path, format_args!("column {} has a value outside its stated bounds", column.id)));
+                return Err(failed(&self.path, format_args!("column {} has a value outside its stated bounds", column.id)));
             }
         }
         Ok(())
@@ -79,10 +92,9 @@ impl<'a> Bounds<'a> {
     /// Errs [`Error::Proof`](crate::lake::Error::Proof) naming the column.
     pub fn finish(self) -> Result<()> {
         for column in &self.columns {
-            let stated = self.described.nan_value_counts().get(&column.id);
-            if stated.is_some_and(|n| *n != column.nans) {
-                let why = format!("column {} has {} NaNs, described as {stated:?}", column.id, column.nans);
-                return Err(failed(self.described.file_path(), why));
+            if column.stated.is_some_and(|n| n != column.nans) {
+                let why = format!("column {} has {} NaNs, described as {:?}", column.id, column.nans, column.stated);
+                return Err(failed(&self.path, why));
             }
         }
         Ok(())
@@ -90,8 +102,24 @@ impl<'a> Bounds<'a> {
 }
 
 impl Column {
-    fn holds(&mut self, batch: &RecordBatch) -> std::result::Result<bool, ArrowError> {
-        let values = key_column(batch, &self.key, &self.data_type)?;
+    fn holds(&mut self, rows: &ArrayRef) -> std::result::Result<bool, ArrowError> {
+        let Some(keyed) = rows.as_any_dictionary_opt() else { return self.between(rows) };
+        let values = keyed.values();
+        let same = |held: &ArrayRef| held.to_data().ptr_eq(&values.to_data());
+        if self.dictionary.as_ref().is_some_and(same) {
+            return Ok(true);
+        }
+        if self.between(values)? {
+            self.dictionary = Some(Arc::clone(values));
+            return Ok(true);
+        }
+        // A dictionary may hold what no row has.
+        self.between(&arrow_select::take::take(values, keyed.keys(), None)?)
+    }
+
+    fn between(&mut self, rows: &ArrayRef) -> std::result::Result<bool, ArrowError> {
+        let batch = RecordBatch::try_from_iter_with_nullable([("c", Arc::clone(rows), true)])?;
+        let values = key_column(&batch, &self.key, &self.data_type)?;
         let (values, nans) = without_nans(values);
         self.nans += nans;
         let values = comparable(values)?;

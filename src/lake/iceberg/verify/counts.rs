@@ -10,9 +10,8 @@ use parquet::file::metadata::ParquetMetaData;
 
 use super::{failed, position_records};
 use crate::lake::Result;
-use crate::lake::iceberg::read::ColumnHash;
 use crate::lake::iceberg::read::file::{ParquetFile, Store};
-use crate::lake::iceberg::read::manifests::{self, Kind};
+use crate::lake::iceberg::read::manifests::{self, Entries, Kind};
 use crate::lake::iceberg::read::partition::constants;
 use crate::lake::iceberg::read::schema::field_id;
 use crate::lake::iceberg::table::IcebergTable;
@@ -29,11 +28,17 @@ use crate::model::plan::{LiveDelete, LiveFile, Plan};
 ///   gone by position deletes.
 ///
 /// Errs [`Error::Proof`](crate::lake::Error::Proof) naming the column.
-pub async fn check(table: &IcebergTable, store: &Store, plan: &Plan, schema: &Schema, back: &[ColumnHash], deleted: u64) -> Result<usize> {
-    let mut columns = Vec::new();
-    collect(schema.fields(), &mut columns);
-    let stated = inputs(table, store, plan, schema, &columns).await?;
-    let back: HashMap<i32, u64> = back.iter().map(|c| (c.field_id, c.nulls)).collect();
+pub async fn check(
+    table: &IcebergTable,
+    store: &Store,
+    plan: &Plan,
+    schema: &Schema,
+    entries: &Entries,
+    back: &HashMap<i32, u64>,
+    deleted: u64,
+) -> Result<usize> {
+    let columns = flat(schema);
+    let stated = inputs(table, store, plan, schema, entries, &columns).await?;
     let never_null = keys_without_null(table, store, plan).await?;
     let by_position = position_records(plan).min(deleted);
     let mut compared = 0;
@@ -49,6 +54,18 @@ pub async fn check(table: &IcebergTable, store: &Store, plan: &Plan, schema: &Sc
     Ok(compared)
 }
 
+/// Ids of the columns that are not inside a list or map.
+pub fn flat(schema: &Schema) -> Vec<i32> {
+    let mut columns = Vec::new();
+    collect(schema.fields(), &mut columns);
+    columns
+}
+
+/// NULLs of each column of an output as its footer states them, where it does.
+pub fn stated(footer: &ParquetMetaData) -> HashMap<i32, Option<u64>> {
+    leaves_by_id(footer).into_iter().map(|(id, leaf)| (id, footer_nulls(footer, leaf))).collect()
+}
+
 fn collect(fields: &Fields, ids: &mut Vec<i32>) {
     for field in fields {
         match field.data_type() {
@@ -60,9 +77,14 @@ fn collect(fields: &Fields, ids: &mut Vec<i32>) {
 }
 
 /// NULLs of each column over all inputs; `None` where one of them does not tell.
-async fn inputs(table: &IcebergTable, store: &Store, plan: &Plan, schema: &Schema, columns: &[i32]) -> Result<HashMap<i32, Option<u64>>> {
-    let paths: BTreeSet<&str> = plan.inputs.iter().map(|f| &*f.path).collect();
-    let entries = manifests::find(table, store, plan.snapshot_id, Kind::Data { spec_id: plan.scope.spec_id }, &paths).await?;
+async fn inputs(
+    table: &IcebergTable,
+    store: &Store,
+    plan: &Plan,
+    schema: &Schema,
+    entries: &Entries,
+    columns: &[i32],
+) -> Result<HashMap<i32, Option<u64>>> {
     let constants = constants(table, &plan.scope, schema)?;
     let mut sums: HashMap<i32, Option<u64>> = columns.iter().map(|id| (*id, Some(0))).collect();
     for input in &plan.inputs {

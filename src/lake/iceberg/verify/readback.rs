@@ -1,42 +1,58 @@
 //! The outputs read back, plainly: no adapter, no deletes, every column by place.
 
-use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
-use futures::StreamExt;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use futures::stream::{self, StreamExt};
 use iceberg::spec::DataFile;
 
-use super::bounds::Bounds;
+use super::bounds::{self, Bounds};
+use super::counts::stated;
 use super::{failed, unproven};
 use crate::lake::Result;
-use crate::lake::iceberg::hash::ColumnHasher;
+use crate::lake::iceberg::hash::RootHasher;
+use crate::lake::iceberg::read::ColumnHash;
 use crate::lake::iceberg::read::file::{ParquetFile, Store};
+use crate::lake::iceberg::read::scan::{AT_ONCE, Consumer, Limits, Opened, Root, Scan, keyed_footer};
 use crate::lake::iceberg::read::schema::{children, field_id};
-use crate::lake::iceberg::read::{ColumnHash, batch_rows};
-use crate::lake::iceberg::rewrite::Detail;
-use crate::model::plan::Plan;
 
-/// What the outputs hold.
-pub struct Readback {
-    /// Rows.
-    pub rows: u64,
-    /// Ordered hashes over all outputs in order.
-    pub columns: Vec<ColumnHash>,
-}
-
-/// Reads every row of every output, checking what each output's description
-/// states of it.
+/// Reads every row of every output, column by column, checking what each
+/// output's description states of it; the ordered hashes over all outputs in order.
 ///
 /// Errs [`Error::Proof`](crate::lake::Error::Proof) when an output does not
 /// decode, has another schema than the table, or contradicts its description.
-pub async fn read(store: &Store, plan: &Plan, detail: &Detail, schema: &SchemaRef) -> Result<Readback> {
-    let mut hasher = ColumnHasher::new(schema);
-    let mut rows = 0;
-    for described in &detail.data_files {
-        rows += file(store, plan, described, schema, &mut hasher).await.map_err(unproven)?;
-    }
-    Ok(Readback { rows, columns: hasher.finish() })
+pub async fn read(store: &Store, outputs: &[DataFile], schema: &SchemaRef, limits: Limits) -> Result<Vec<ColumnHash>> {
+    let described = Arc::new(outputs.to_vec());
+    let consumers = schema.fields().iter().map(|field| Back::new(field, &described)).collect();
+    let open = |described| open(store, described, schema);
+    let files = stream::iter(outputs.iter().map(open)).buffered(AT_ONCE).boxed();
+    let consumers = Scan::new(limits, files, None).run(consumers).await.map_err(unproven)?;
+    let columns: Vec<Vec<ColumnHash>> = consumers.into_iter().map(Back::finish).collect::<Result<_>>()?;
+    Ok(columns.into_iter().flatten().collect())
 }
 
-async fn file(store: &Store, plan: &Plan, described: &DataFile, schema: &Schema, hasher: &mut ColumnHasher) -> Result<u64> {
+/// Opens every output, without reading its rows; the NULLs of each column as
+/// their footers state them, where all do.
+///
+/// Errs as [`read`].
+pub async fn look(store: &Store, outputs: &[DataFile], schema: &Schema) -> Result<HashMap<i32, u64>> {
+    let mut sums: Option<HashMap<i32, u64>> = None;
+    for described in outputs {
+        let opened = open(store, described, schema).await.map_err(unproven)?;
+        let stated = stated(opened.file.footer());
+        let told = |id: &i32| stated.get(id).copied().flatten();
+        sums = Some(match sums {
+            None => stated.keys().filter_map(|id| Some((*id, told(id)?))).collect(),
+            Some(sums) => sums.into_iter().filter_map(|(id, sum)| Some((id, sum.checked_add(told(&id)?)?))).collect(),
+        });
+    }
+    Ok(sums.unwrap_or_default())
+}
+
+/// Opens an output whose size, schema and rows are as described.
+async fn open(store: &Store, described: &DataFile, schema: &Schema) -> Result<Opened> {
     let path = described.file_path();
     let size = store.size(path).await?;
     if size != described.file_size_in_bytes() {
@@ -44,37 +60,77 @@ async fn file(store: &Store, plan: &Plan, described: &DataFile, schema: &Schema,
     }
     let file = ParquetFile::open(store, path, size).await?;
     same_fields(schema.fields(), file.schema().fields(), path)?;
-    let leaves: Vec<usize> = (0..file.footer().file_metadata().schema_descr().num_columns()).collect();
-    let before: Vec<(i32, u64, u64)> = hasher.counts().collect();
-    let mut bounds = Bounds::new(described, schema)?;
-    let mut rows = 0;
-    for (index, group) in file.footer().row_groups().iter().enumerate() {
-        let mut stream = file.stream(index, &leaves, batch_rows(&file, index, &leaves, plan.bound.memory)?).await?;
-        let mut in_group = 0;
-        while let Some(batch) = stream.next().await {
-            let batch = match batch {
-                Ok(batch) => batch,
-                Err(error) => return Err(file.error(error).await),
-            };
-            in_group += u64::try_from(batch.num_rows()).unwrap_or(u64::MAX);
-            hasher.update(&batch).map_err(|e| failed(path, e))?;
-            bounds.check(&batch)?;
-        }
-        if u64::try_from(group.num_rows()).ok() != Some(in_group) {
-            return Err(failed(path, format_args!("row group {index} holds {in_group} rows, its footer states {}", group.num_rows())));
-        }
-        rows += in_group;
-    }
+    bounds::all_have_columns(described, schema)?;
+    let rows = file.rows()?;
     if rows != described.record_count() {
         return Err(failed(path, format_args!("{rows} rows, described as {}", described.record_count())));
     }
-    bounds.finish()?;
-    counts(described, &before, hasher)?;
-    Ok(rows)
+    let keyed = keyed_footer(file.arrow()).map_err(|e| failed(path, e))?;
+    let mut columns: Vec<Root> = schema.fields().iter().map(|_| Root { leaves: Vec::new(), to: None }).collect();
+    for leaf in 0..file.footer().file_metadata().schema_descr().num_columns() {
+        let root = columns.get_mut(file.arrow().parquet_schema().get_column_root_idx(leaf));
+        root.ok_or_else(|| failed(path, "more columns than the table has"))?.leaves.push(leaf);
+    }
+    Ok(Opened { file, keyed, columns: Arc::new(columns), input: None })
+}
+
+/// One column of the outputs.
+struct Back {
+    field: FieldRef,
+    described: Arc<Vec<DataFile>>,
+    hasher: RootHasher,
+    current: Option<Output>,
+}
+
+/// The output that is being read.
+struct Output {
+    place: usize,
+    bounds: Bounds,
+    /// What was counted before it.
+    before: Vec<(i32, u64, u64)>,
+}
+
+impl Back {
+    fn new(field: &FieldRef, described: &Arc<Vec<DataFile>>) -> Self {
+        Self { field: Arc::clone(field), described: Arc::clone(described), hasher: RootHasher::new(field), current: None }
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let Some(output) = self.current.take() else { return Ok(()) };
+        output.bounds.finish()?;
+        match self.described.get(output.place) {
+            Some(described) => counts(described, &output.before, &self.hasher),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(mut self) -> Result<Vec<ColumnHash>> {
+        self.end()?;
+        Ok(self.hasher.finish())
+    }
+}
+
+impl Consumer for Back {
+    fn rows(&mut self, file: usize, column: &ArrayRef) -> Result<()> {
+        let described = self.described.get(file).ok_or_else(|| failed("", "more outputs than are described"))?;
+        let mut output = match self.current.take() {
+            Some(output) if output.place == file => output,
+            before => {
+                self.current = before;
+                let bounds = Bounds::new(described, &self.field)?;
+                self.end()?;
+                Output { place: file, bounds, before: self.hasher.counts().collect() }
+            }
+        };
+        output.bounds.check(column)?;
+        self.current = Some(output);
+        let path = |described: Option<&DataFile>| described.map_or(String::new(), |d| d.file_path().to_owned());
+        self.hasher.update(column.as_ref()).map_err(|e| failed(&path(self.described.get(file)), e))
+    }
 }
 
 /// Value and NULL counts of one output, as it is described, against those read.
-fn counts(described: &DataFile, before: &[(i32, u64, u64)], hasher: &ColumnHasher) -> Result<()> {
+fn counts(described: &DataFile, before: &[(i32, u64, u64)], hasher: &RootHasher) -> Result<()> {
     for ((id, nulls, values), (_, old_nulls, old_values)) in hasher.counts().zip(before) {
         let stated = (described.null_value_counts().get(&id), described.value_counts().get(&id));
         let found = (nulls - old_nulls, values - old_values);
