@@ -5,13 +5,23 @@ PyIceberg's `add_files` takes only files without field ids, and it writes no del
 
 import os
 
+import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import compute_statistics_plan, data_file_statistics_from_parquet_metadata, parquet_path_to_id_mapping
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestWriterV2
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestWriterV2,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
+)
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 from pyiceberg.typedef import Record
-
-import pyarrow.parquet as pq
+from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
 
 def described(loaded, path, partition=None, content=DataFileContent.DATA, equality_ids=None):
@@ -51,6 +61,13 @@ def add_equality_deletes(loaded, files):
 class _DeleteManifest(ManifestWriterV2):
     def content(self):
         return ManifestContent.DELETES
+
+    def _with_partition(self, format_version):
+        # PyIceberg declares equality ids as long; the specification, and Java, as int
+        kind = data_file_with_partition(format_version=format_version, partition_type=self._spec.partition_type(self._schema))
+        ids = NestedField(135, "equality_ids", ListType(136, IntegerType(), element_required=True), required=False)
+        fields = [ids if field.field_id == ids.field_id else field for field in kind.fields]
+        return manifest_entry_schema_with_data_file(format_version=format_version, data_file=StructType(*fields))
 
     @property
     def _meta(self):

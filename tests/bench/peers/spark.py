@@ -21,7 +21,7 @@ def session(lake_folder, scratch):
     jars = sorted(glob.glob(os.path.join(os.environ["AFTERWRITE_BENCH_JARS"], "*.jar")))
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory {MEMORY} --driver-class-path {':'.join(jars)} pyspark-shell"
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory {MEMORY} --driver-class-path {':'.join(jars)} --conf spark.log.level=ERROR pyspark-shell"
     catalog = f"spark.sql.catalog.{CATALOG}"
     database = f"jdbc:sqlite:{lake_folder}/catalog.db?busy_timeout=30000&journal_mode=WAL&synchronous=NORMAL&transaction_mode=IMMEDIATE"
     conf = {

@@ -15,7 +15,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from .lake import CATALOG
 
 # what a row of random numbers and short text takes in a file, about
-ROW_BYTES = 10
+ROW_BYTES = 12
 ACT = """
 [poll]
 min = "300s"

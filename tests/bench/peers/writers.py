@@ -4,11 +4,14 @@ A writer is a function of the world, a table's name and the paths of the slices;
 and its benchmark is there. Flink and Trino belong here.
 """
 
+import os
+
+import duckdb as duck
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from . import inputs
-from .lake import CATALOG
+from . import adding, inputs
+from .lake import CATALOG, plain
 
 
 def pyiceberg(world, table, slices):
@@ -20,31 +23,18 @@ def pyiceberg(world, table, slices):
 
 def duckdb(world, table, slices):
     """DuckDB's own parquet writer, with field ids, one file a slice; the files are added as they are."""
-    import duckdb as duck
-
-    from .adding import add_files
-
     loaded = world.lake.catalog.load_table(table)
-    con = duck.connect()
+    folder = f"{plain(loaded.location())}/data"
+    os.makedirs(folder, exist_ok=True)
     ids = "{" + ", ".join(f"{field.name}: {field.field_id}" for field in loaded.schema().fields) + "}"
-    made = []
-    for number, path in enumerate(slices):
-        made.append(f"{inputs_folder(loaded)}/data/duck_{number:05}.parquet")
-        con.execute(f"COPY (FROM '{path}') TO '{made[-1]}' (FORMAT parquet, COMPRESSION zstd, FIELD_IDS {ids})")
-    add_files(loaded, made)
+    made = [f"{folder}/duck_{number:05}.parquet" for number in range(len(slices))]
+    with duck.connect() as con:
+        for path, to in zip(slices, made):
+            con.execute(f"COPY (FROM '{path}') TO '{to}' (FORMAT parquet, COMPRESSION zstd, FIELD_IDS {ids})")
+    adding.add_files(loaded, made)
 
 
 WRITERS = {"pyiceberg": pyiceberg, "duckdb": duckdb}
-
-
-def inputs_folder(loaded):
-    import pathlib
-
-    from .lake import plain
-
-    folder = plain(loaded.location())
-    pathlib.Path(folder, "data").mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def seed(world, writer, size):
