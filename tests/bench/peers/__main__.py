@@ -6,10 +6,14 @@ import os
 import subprocess
 import sys
 import time
+import traceback
 
 from . import amplification, cases, compaction, copies, latency, machine
 from .figures import Figures
 from .world import World
+
+
+CORES = 2
 
 
 def benchmarks():
@@ -27,7 +31,8 @@ def own():
     binary = os.environ.get("AFTERWRITE_BENCH_BIN")
     if not binary:
         return []
-    return subprocess.run([binary, "--list"], check=True, capture_output=True, text=True).stdout.split()
+    listed = subprocess.run([binary, "--list"], check=True, capture_output=True, text=True).stdout
+    return [line.split()[0] for line in listed.splitlines() if line.strip()]
 
 
 def measure_own(name):
@@ -69,6 +74,8 @@ def main():
     if args.list:
         print("\n".join(known))
         return 0
+    # every peer on the same two cores, whatever the machine has
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     names = chosen(args.names, known) or [n for n in known if not (args.quick and n in cases.ONLY_FULL)]
     figures, failed = Figures(args.json), []
     world = World(quick=args.quick, repeat=args.repeat or (1 if args.quick else 3))
@@ -82,12 +89,10 @@ def main():
             except Exception as error:  # the other figures are still worth having
                 failed.append(name)
                 print(f"{name} failed: {type(error).__name__}: {error}", file=sys.stderr)
-                if os.environ.get("AFTERWRITE_BENCH_TRACE"):
-                    raise
+                traceback.print_exc()
             print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
     finally:
         world.close()
-    figures.end()
     return 1 if failed else 0
 
 

@@ -51,13 +51,10 @@ class Figures:
         if self.as_json:
             self._json(figure)
             return
-        known = ("name", "case", "value", "unit", "peer", "ratio")
+        known = ("name", "case", "value", "unit", "peer", "ratio", "quick")
         rest = "  ".join(f"{key}={value}" for key, value in figure.items() if key not in known)
         against = f"against {figure['peer']}" if figure.get("peer") else ""
-        print(f"  {figure['name']:<28}{figure['value']:>12} {figure['unit']:<8}{against:<20}{rest}", flush=True)
-
-    def end(self):
-        pass
+        print(f"  {figure['name']:<28}{_short(figure['value']):>12} {figure['unit']:<8}{against:<20}{rest}", flush=True)
 
     @staticmethod
     def _json(value):

@@ -8,11 +8,11 @@ from importlib.metadata import version
 
 
 def facts():
-    cores = len(os.sched_getaffinity(0))
+    cores = f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} cores"
     processor = _first("/proc/cpuinfo", r"model name\s*:\s*(.+)") or platform.machine()
     memory = int(_first("/proc/meminfo", r"MemTotal:\s*(\d+)") or 0)
     return {
-        "processor": f"{processor}, {cores} cores",
+        "processor": f"{processor}, {cores}",
         "memory": f"{memory / (1 << 20):.1f} GiB",
         "kernel": platform.release(),
         "load": "%.2f %.2f %.2f at the start" % os.getloadavg(),

@@ -83,7 +83,15 @@ class Spark:
         self.session.read.parquet(str(folder)).writeTo(f"{CATALOG}.{table}").append()
 
     def stop(self):
+        """Ends the JVM too: the next session begins with an empty heap."""
+        from pyspark import SparkContext
+
+        gateway = SparkContext._gateway
         self.session.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(60)
+        SparkContext._gateway = SparkContext._jvm = None
 
 
 def rewrite(made, table):
