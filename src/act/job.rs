@@ -140,6 +140,15 @@ pub struct Numbers {
     pub bytes_read: u64,
     /// Wall time in milliseconds.
     pub millis: i64,
+    /// Milliseconds until the outputs were written, from the start of writing.
+    #[serde(default)]
+    pub rewrite_millis: i64,
+    /// Milliseconds of the proof alone, after the outputs were written.
+    #[serde(default)]
+    pub proof_millis: i64,
+    /// Milliseconds from the proof until the snapshot landed, waits between tries included.
+    #[serde(default)]
+    pub commit_millis: i64,
     /// Peak resident memory of the process until the job's end, in bytes, where
     /// the system tells.
     pub peak_memory: Option<u64>,
@@ -284,8 +293,13 @@ impl JobResult {
 
     /// Wall time in seconds.
     pub fn seconds(&self) -> f64 {
-        self.numbers.millis as f64 / 1000.0
+        seconds(self.numbers.millis)
     }
+}
+
+/// Milliseconds in seconds.
+pub fn seconds(millis: i64) -> f64 {
+    millis as f64 / 1000.0
 }
 
 /// A new job id: its time, then chance.

@@ -232,14 +232,26 @@ impl Act {
         let outputs = attempt::id(&work.job.id, 0);
         self.begin(work, &outputs, 0).await?;
         self.kill.reached(KillPoint::Inflight);
+        let began = self.clock.now_ms();
         let written = self.write(work, table.as_ref(), &outputs).await?;
+        work.numbers.rewrite_millis = self.since(began);
         self.disown_spares(work, &outputs, &written).await?;
         self.kill.reached(KillPoint::Written);
+        let began = self.clock.now_ms();
         let proof = self.watched(&work.stop, table.verify(&work.job.plan, &written)).await;
+        work.numbers.proof_millis = self.since(began);
         work.numbers.proof = Some(proof.map_err(|e| self.halted(work, e))?);
         self.journal.step(&self.holder.id, &outputs, &AttemptState::Verified).await.map_err(journal_failed)?;
         self.kill.reached(KillPoint::Verified);
-        self.land(work, &Effort::Rewrite { written: &written }).await
+        let began = self.clock.now_ms();
+        let landed = self.land(work, &Effort::Rewrite { written: &written }).await;
+        work.numbers.commit_millis = self.since(began);
+        landed
+    }
+
+    /// Milliseconds since then; none when the machine's clock was set back.
+    fn since(&self, began_ms: i64) -> i64 {
+        self.clock.now_ms().saturating_sub(began_ms).max(0)
     }
 
     /// Validates the plan on a fresh load, before a byte of data is read.
@@ -330,7 +342,7 @@ impl Act {
 
     /// The result, and the journal's last word on the job.
     async fn settle(&self, mut work: Work, done: Result<i64, Verdict>) -> JobResult {
-        let millis = self.clock.now_ms().saturating_sub(work.stop.started_ms).max(0);
+        let millis = self.since(work.stop.started_ms);
         let bound = work.job.plan.bound;
         work.numbers.millis = millis;
         work.numbers.gb_hours = gb_hours(bound.memory, millis).min(bound.gb_hours);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::act::job::seconds;
 use crate::act::{Act, JobResult, Progress as Done, Role, Verdict, Watcher};
 use crate::app::App;
 use crate::cli::args::{self, Compact};
@@ -243,6 +244,9 @@ fn row(plan: &Plan, result: &JobResult, blank: CompactRow) -> CompactRow {
         rows: numbers.rows_out,
         rows_deleted: numbers.rows_deleted,
         seconds: result.seconds(),
+        rewrite_s: seconds(numbers.rewrite_millis),
+        proof_s: seconds(numbers.proof_millis),
+        commit_s: seconds(numbers.commit_millis),
         peak_memory: numbers.peak_memory,
         snapshot_id: numbers.snapshot_id.map(|id| id.to_string()),
         ..blank

@@ -139,6 +139,9 @@ fn compact() -> CompactRow {
         bytes_out: 1299 << 20,
         rows: 1_000_000,
         seconds: 12.34,
+        rewrite_s: 8.0,
+        proof_s: 4.0,
+        commit_s: 0.25,
         snapshot_id: Some("9007199254740993".into()),
         ..CompactRow::default()
     }
@@ -170,7 +173,7 @@ fn a_compaction_is_one_json_object_a_scope() {
     let expected = concat!(
         r#"{"table":"lake.db.t","partition":"month=12","spec_id":0,"result":"landed","decision":"request","refusal":null,"detail":"","#,
         r#""attempt":"A","path":"splice","path_reason":null,"files_in":1300,"files_out":3,"bytes_in":1363148800,"bytes_out":1362100224,"#,
-        r#""rows":1000000,"rows_deleted":0,"seconds":12.34,"peak_memory":null,"snapshot_id":"9007199254740993"}"#
+        r#""rows":1000000,"rows_deleted":0,"seconds":12.34,"rewrite_s":8.0,"proof_s":4.0,"commit_s":0.25,"peak_memory":null,"snapshot_id":"9007199254740993"}"#
     );
     assert_eq!(compacts(&[compact()], true), expected);
     assert_eq!(compacts(&[compact(), compact()], true).lines().count(), 2);

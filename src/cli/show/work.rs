@@ -121,6 +121,12 @@ pub struct CompactRow {
     pub rows_deleted: u64,
     /// Wall time.
     pub seconds: f64,
+    /// Of it, writing the outputs.
+    pub rewrite_s: f64,
+    /// Of it, the proof alone, after the outputs were written.
+    pub proof_s: f64,
+    /// Of it, the commit.
+    pub commit_s: f64,
     /// Highest resident memory of the process, in bytes; `None` where it cannot be told.
     pub peak_memory: Option<u64>,
     /// The snapshot committed.

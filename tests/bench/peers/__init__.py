@@ -1,0 +1,1 @@
+"""Benchmarks of afterwrite beside its peers, on the same input in the same run."""

@@ -1,0 +1,68 @@
+"""Figures as a table or as JSON lines, printed as they come."""
+
+import json
+
+LIMITS = {
+    # (case or None for every case, figure): (what the goal asks, whether more is better)
+    ("L1", "spark_wall_ratio"): (15.0, True),
+    ("L1", "spark_memory_ratio"): (0.1, False),
+    ("L1", "output_bytes_ratio"): (1.0, False),
+    ("L1", "scan_ratio"): (1.05, False),
+    ("L1", "duckdb_wall_ratio"): (5.0, True),
+    ("splice_vs_copy", "splice_vs_copy"): (0.8, True),
+    ("reencode_vs_datafusion", "reencode_vs_datafusion"): (1.0, True),
+    ("trigger_to_commit_s", "trigger_to_commit_s"): (0.2, False),
+}
+
+
+class Figures:
+    """Prints each figure; knows nothing of how it was measured."""
+
+    def __init__(self, as_json):
+        self.as_json = as_json
+        self.case = None
+        self.width = 0
+
+    def machine(self, facts):
+        if self.as_json:
+            self._json({"name": "machine", **facts})
+        else:
+            print("\n".join(f"{key:<12}{value}" for key, value in facts.items()), flush=True)
+
+    def begin(self, case):
+        self.case = case
+        if not self.as_json:
+            print(f"\n{case}", flush=True)
+
+    def figure(self, name, value, unit, peer=None, **more):
+        """One figure. `more`: what it was made of (`ours`, `theirs`), the scale, the tier."""
+        figure = {"name": name, "case": self.case, "value": _short(value), "unit": unit}
+        if peer:
+            figure["peer"] = peer
+        if unit == "x":
+            figure["ratio"] = figure["value"]
+        limit = LIMITS.get((self.case, name))
+        if limit and not more.get("quick"):
+            figure["goal"] = f"{'≥' if limit[1] else '≤'} {limit[0]:g}"
+        self.passed({**figure, **{key: _short(v) for key, v in more.items() if v not in (None, False)}})
+
+    def passed(self, figure):
+        """A figure that another program measured."""
+        if self.as_json:
+            self._json(figure)
+            return
+        known = ("name", "case", "value", "unit", "peer", "ratio", "quick")
+        rest = "  ".join(f"{key}={value}" for key, value in figure.items() if key not in known)
+        against = f"against {figure['peer']}" if figure.get("peer") else ""
+        print(f"  {figure['name']:<28}{_short(figure['value']):>12} {figure['unit']:<8}{against:<20}{rest}", flush=True)
+
+    @staticmethod
+    def _json(value):
+        print(json.dumps(value, ensure_ascii=False), flush=True)
+
+
+def _short(value):
+    """Three or four digits say all that a run can tell."""
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    return value
