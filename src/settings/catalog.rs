@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use figment::value::{Dict, Value};
 
+use super::proxy::{self, Proxy};
 use super::section::Section;
 use super::units;
 use crate::model::ident::MAIN;
@@ -28,6 +29,8 @@ pub struct Catalog {
     pub properties: BTreeMap<String, String>,
     /// The branches that are looked after.
     pub refs: Vec<String>,
+    /// The proxy in front of it.
+    pub proxy: Option<Proxy>,
 }
 
 pub(super) fn all(mut section: Section<'_>) -> BTreeMap<String, Catalog> {
@@ -40,6 +43,7 @@ pub(super) fn all(mut section: Section<'_>) -> BTreeMap<String, Catalog> {
             catalogs.insert(name, catalog);
         }
     }
+    proxy::check_addresses(&mut section, &catalogs);
     catalogs
 }
 
@@ -48,10 +52,12 @@ fn one(mut section: Section<'_>) -> Option<Catalog> {
     let uri = needed(&mut section, "uri", "sqlite:///data/catalog.db");
     let warehouse = needed(&mut section, "warehouse", "file:///data/warehouse");
     let refs = section.read("refs", units::words).unwrap_or_else(|| vec![MAIN.into()]);
+    let proxy = section.take("proxy");
     let mut properties = BTreeMap::new();
     let rest = section.rest();
     flatten(&mut section, "", rest, &mut properties);
-    Some(Catalog { kind: kind.unwrap_or(CatalogKind::Sql), uri: uri?, warehouse: warehouse?, properties, refs })
+    let proxy = proxy.and_then(|value| Proxy::from_section(section.nested("proxy", value), uri.as_deref(), &properties));
+    Some(Catalog { kind: kind.unwrap_or(CatalogKind::Sql), uri: uri?, warehouse: warehouse?, properties, refs, proxy })
 }
 
 fn kind(value: &Value) -> units::Read<CatalogKind> {

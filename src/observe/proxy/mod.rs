@@ -44,7 +44,7 @@ use super::Inbox;
 use crate::lake::clock::Clock;
 use crate::model::ident::MAIN;
 
-pub use base::{Base, signed};
+pub use base::Base;
 pub use ledger::{Heeds, Ledger};
 pub use names::Separator;
 
@@ -171,9 +171,6 @@ pub async fn start(options: &Options, ports: Ports) -> Result<Running, Error> {
         return Err(Error::Open(options.listen));
     }
     let base = Base::parse(&options.upstream).map_err(Error::Upstream)?;
-    if let Some(reason) = signed(&base) {
-        return Err(Error::Upstream(reason));
-    }
     let url = base.url();
     let tls = match &options.tls {
         None => None,
