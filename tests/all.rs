@@ -21,6 +21,7 @@ mod laws {
 }
 mod observe;
 mod orient;
+mod proxy;
 mod reading;
 mod rewrite {
     mod encode;
