@@ -32,5 +32,3 @@ mod rewrite {
     pub mod support;
     pub mod walker;
 }
-mod serve;
-mod whole;

@@ -4,7 +4,6 @@ mod answers;
 mod bodies;
 mod ending;
 mod events;
-mod latency;
 mod replay;
 mod requests;
 pub mod upstream;

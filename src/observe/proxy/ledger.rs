@@ -75,6 +75,9 @@ pub struct Race {
     pub landed: bool,
     /// When it was first heard of, in milliseconds since the epoch.
     pub since_ms: i64,
+    /// The partitions that its summaries name: where to look, no more. Empty when
+    /// they name none, which says nothing.
+    pub touched: Vec<Touched>,
 }
 
 /// Takes what the proxy hears. Called in a request's path: never waits.
@@ -163,7 +166,7 @@ impl Ledger {
 
 fn race(writing: &Writing, landed: bool) -> Option<Race> {
     let snapshot = *writing.adds.last()?;
-    Some(Race { snapshot, parent: writing.parent, landed, since_ms: writing.since_ms })
+    Some(Race { snapshot, parent: writing.parent, landed, since_ms: writing.since_ms, touched: writing.touched.clone() })
 }
 
 impl Heeds for Ledger {
