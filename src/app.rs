@@ -18,6 +18,7 @@ use crate::lake::iceberg::lake::Lake;
 use crate::lake::{self, Format};
 use crate::model::ident::{MAIN, TableIdent};
 use crate::observe::poll::{self, Poller};
+use crate::observe::proxy::{self, Heeds, Ledger};
 use crate::observe::{Inbox, Roster, inbox};
 use crate::ooda::{Loop, Parts};
 use crate::orient::Orient;
@@ -144,9 +145,20 @@ impl App {
                 return Err(error.into());
             }
         };
+        let ledger = Arc::new(Ledger::default());
+        let proxies = match self.proxies(options.insecure, &inbox, &ledger).await {
+            Ok(proxies) => proxies,
+            Err(error) => {
+                running.drain(PATIENCE).await;
+                act.leave().await?;
+                return Err(error.into());
+            }
+        };
         let stop = CancellationToken::new();
         let mut sidecar = Sidecar {
             running,
+            proxies,
+            ledger,
             ooda: Arc::clone(&ooda),
             inbox: inbox.clone(),
             orient,
@@ -172,6 +184,43 @@ impl App {
         sidecar.main = Some(tokio::spawn(async move { ooda.run().await }));
         Ok(sidecar)
     }
+
+    /// Starts the proxy of every catalog that has one; all or none.
+    async fn proxies(&self, insecure: bool, inbox: &Inbox, ledger: &Arc<Ledger>) -> Result<Vec<proxy::Running>, proxy::Error> {
+        let mut running: Vec<proxy::Running> = Vec::new();
+        for (name, catalog) in &self.settings.catalogs {
+            let Some(set) = &catalog.proxy else { continue };
+            let options = proxy::Options {
+                listen: set.listen,
+                heal: set.heal,
+                heal_deadline_ms: set.heal_deadline_ms,
+                tls: set.tls_cert.clone().zip(set.tls_key.clone()),
+                insecure: insecure || set.insecure,
+                ..proxy::Options::new(name, &set.upstream)
+            };
+            let heeds = Arc::clone(ledger) as Arc<dyn Heeds>;
+            let ports = proxy::Ports { inbox: inbox.clone(), heeds, clock: Arc::clone(&self.clock) };
+            match proxy::start(&options, ports).await {
+                Ok(proxy) => running.push(proxy),
+                Err(error) => {
+                    drain_all(running).await;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(running)
+    }
+}
+
+/// Lets what is under way through the proxies end, all at one time.
+async fn drain_all(proxies: Vec<proxy::Running>) {
+    futures::future::join_all(proxies.into_iter().map(|proxy| async move {
+        let catalog = proxy.catalog().to_owned();
+        if !proxy.drain(PATIENCE).await {
+            tracing::warn!(catalog, "requests through the proxy were still under way when it ended");
+        }
+    }))
+    .await;
 }
 
 /// Least time between two looks at one table: what comes within it is one look.
@@ -195,6 +244,8 @@ async fn open(name: &str, catalog: &settings::Catalog, clock: Arc<dyn Clock>, ch
 /// A sidecar that runs.
 pub struct Sidecar {
     running: Running,
+    proxies: Vec<proxy::Running>,
+    ledger: Arc<Ledger>,
     ooda: Arc<Loop>,
     inbox: Inbox,
     orient: Arc<Orient>,
@@ -211,6 +262,16 @@ impl Sidecar {
     /// Where it listens.
     pub fn running(&self) -> &Running {
         &self.running
+    }
+
+    /// The proxies, where they listen.
+    pub fn proxies(&self) -> &[proxy::Running] {
+        &self.proxies
+    }
+
+    /// What the proxies hear besides finished commits.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
     }
 
     /// The loop.
@@ -263,7 +324,7 @@ impl Sidecar {
     pub async fn stop(self) {
         self.inbox.close();
         self.stop.cancel();
-        self.running.drain(PATIENCE).await;
+        tokio::join!(self.running.drain(PATIENCE), drain_all(self.proxies));
         let drained = match self.main {
             Some(main) => tokio::time::timeout(PATIENCE, main).await.is_ok(),
             None => true,

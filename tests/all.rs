@@ -21,6 +21,7 @@ mod laws {
 }
 mod observe;
 mod orient;
+mod proxy;
 mod reading;
 mod rewrite {
     mod encode;
@@ -31,5 +32,3 @@ mod rewrite {
     pub mod support;
     pub mod walker;
 }
-mod serve;
-mod whole;

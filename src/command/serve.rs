@@ -18,6 +18,9 @@ pub async fn run(settings: Settings, args: &Serve) -> Result<Exit, Failure> {
     if let Some(http) = sidecar.running().http_addr() {
         eprintln!("http listens on http://{http} (/metrics, /healthz, /readyz)");
     }
+    for proxy in sidecar.proxies() {
+        eprintln!("proxy of catalog {} listens on {}, in front of {}", proxy.catalog(), proxy.url(), proxy.upstream());
+    }
     if app.settings.catalogs.is_empty() {
         eprintln!("no catalog is configured: nothing will be looked after; `afterwrite config --example` shows how");
     }

@@ -70,6 +70,7 @@ impl Home {
             warehouse: self.warehouse(),
             properties: Default::default(),
             refs: vec![MAIN.to_owned()],
+            proxy: None,
         };
         settings.catalogs.insert(CATALOG.to_owned(), catalog);
         settings.journal.path = format!("{}/journal.db", self.folder).into();

@@ -9,6 +9,7 @@ pub mod grpc;
 pub mod inbox;
 mod memory;
 pub mod poll;
+pub mod proxy;
 mod queue;
 pub mod roster;
 

@@ -5,6 +5,7 @@ use std::fmt;
 
 use figment::value::{Dict, Value};
 
+use super::proxy::{self, Proxy};
 use super::section::Section;
 use super::units;
 use crate::model::ident::MAIN;
@@ -32,6 +33,8 @@ pub struct Catalog {
     pub properties: BTreeMap<String, String>,
     /// The branches that are looked after.
     pub refs: Vec<String>,
+    /// The proxy in front of it.
+    pub proxy: Option<Proxy>,
 }
 
 /// Properties hold credentials: their names are shown, and no value.
@@ -57,6 +60,7 @@ pub(super) fn all(mut section: Section<'_>) -> BTreeMap<String, Catalog> {
             catalogs.insert(name, catalog);
         }
     }
+    proxy::check_addresses(&mut section, &catalogs);
     catalogs
 }
 
@@ -69,10 +73,12 @@ fn one(mut section: Section<'_>) -> Option<Catalog> {
         false => needed(&mut section, "warehouse", "file:///data/warehouse"),
     };
     let refs = section.read("refs", units::words).unwrap_or_else(|| vec![MAIN.into()]);
+    let proxy = section.take("proxy");
     let mut properties = BTreeMap::new();
     let rest = section.rest();
     flatten(&mut section, "", rest, &mut properties);
-    Some(Catalog { kind: kind.unwrap_or(CatalogKind::Sql), uri: uri?, warehouse: warehouse?, properties, refs })
+    let proxy = proxy.and_then(|value| Proxy::from_section(section.nested("proxy", value), uri.as_deref(), &properties));
+    Some(Catalog { kind: kind.unwrap_or(CatalogKind::Sql), uri: uri?, warehouse: warehouse?, properties, refs, proxy })
 }
 
 fn kind(value: &Value) -> units::Read<CatalogKind> {

@@ -12,6 +12,7 @@ mod environment;
 mod journal;
 mod policy;
 mod poll;
+mod proxy;
 mod resolve;
 mod section;
 mod server;
@@ -34,6 +35,7 @@ pub use catalog::{Catalog, CatalogKind};
 pub use journal::Journal;
 pub use policy::PolicySettings;
 pub use poll::Poll;
+pub use proxy::Proxy;
 pub use resolve::{Warning, resolve};
 pub use server::Server;
 pub use table::TableRule;
@@ -134,6 +136,9 @@ impl Settings {
                 (CatalogKind::Sql, folder) => format!(" with its tables under {folder}"),
             };
             lines.push(format!("catalog  {name}: {}{warehouse}", without_password(&catalog.uri)));
+            if let Some(proxy) = &catalog.proxy {
+                lines.push(format!("proxy    {} in front of {}", proxy.listen, proxy.upstream));
+            }
         }
         for rule in &self.tables {
             lines.push(format!("table    {}", rule.pattern));

@@ -74,7 +74,8 @@ impl Server {
     }
 }
 
-fn address(value: &figment::value::Value) -> units::Read<SocketAddr> {
+/// An address to listen on.
+pub(super) fn address(value: &figment::value::Value) -> units::Read<SocketAddr> {
     let written = units::text(value)?;
     written.trim().parse().map_err(|_| format!("`{written}` is not an address; write for example 127.0.0.1:7411 or [::1]:7411"))
 }

@@ -178,7 +178,8 @@ fn a_catalog_can_be_set_from_the_environment_alone() {
     let settings = with_env("", &environment).unwrap();
     let properties = BTreeMap::from([("s3.path-style-access".to_string(), "true".to_string())]);
     let refs = vec!["main".to_string()];
-    let lake = Catalog { kind: CatalogKind::Sql, uri: "postgres://u@h/db".into(), warehouse: "s3://b".into(), properties, refs };
+    let lake =
+        Catalog { kind: CatalogKind::Sql, uri: "postgres://u@h/db".into(), warehouse: "s3://b".into(), properties, refs, proxy: None };
     assert_eq!(settings.catalogs, BTreeMap::from([("lake".to_string(), lake)]));
 }
 

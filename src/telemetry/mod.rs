@@ -4,10 +4,12 @@
 
 mod log;
 mod names;
+mod proxy;
 pub mod span;
 
 pub use log::{Format, init as init_log};
 pub use names::{ALL, Kind, Metric};
+pub use proxy::{Healed, proxy_answered, proxy_healed, proxy_scanned, proxy_untapped};
 
 use metrics::{counter, gauge, histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};

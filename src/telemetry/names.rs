@@ -70,4 +70,8 @@ metrics! {
     WRITTEN_FILES = Counter "afterwrite_written_files_total": "Files written for them",
     KEPT_ALIVE_BYTES = Gauge "afterwrite_replaced_bytes_kept_alive": "Bytes of replaced files that old snapshots keep alive",
     WATCH_MISSED = Counter "afterwrite_watch_missed_total": "Decisions that slow clients of WatchDecisions missed",
+    PROXY_ANSWERS = Counter(labelled) "afterwrite_proxy_answers_total": "Requests through the catalog proxy, by route and class of status; `none` is a closed connection",
+    PROXY_HEALED = Counter(labelled) "afterwrite_proxy_healed_total": "Commits whose answer left their outcome open, by what the tables showed",
+    PROXY_UNTAPPED = Counter(labelled) "afterwrite_proxy_untapped_total": "Requests and answers that passed through the catalog proxy unread, by reason",
+    PROXY_SCANS = Counter "afterwrite_proxy_scans_total": "Scans that clients reported or had planned through the catalog proxy",
 }

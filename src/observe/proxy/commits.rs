@@ -1,0 +1,289 @@
+//! Commits through the proxy: sent once, their outcome made certain before the
+//! client hears of it.
+//!
+//! *Invariants checked:*
+//! * the request is whole before its first byte is sent, and is sent once;
+//! * an answer that leaves the outcome open is held back until the tables were
+//!   asked ([`heal`]), for at most the deadline;
+//! * after a byte was sent the client hears upstream's answer, success that was
+//!   seen in the tables, or `502 CommitStateUnknownException`; nothing else;
+//! * the work does not end with the client's connection.
+//!
+//! A crash loses the answer, as the crash of any proxy does; nothing is written here.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap};
+use hyper::http::request::Parts;
+use hyper::http::uri::PathAndQuery;
+use hyper::{Method, Request, Response, StatusCode};
+
+use super::commit::{self, Change};
+use super::events;
+use super::forward::{busy, json, pass, plain, rebuilt, refusal};
+use super::gate::Gate;
+use super::headers::for_look;
+use super::heal::{self, Answer, Look, Stand, Verdict};
+use super::ledger::{End, Writing};
+use super::loaded;
+use super::route::Route;
+use super::tap::{Body, Error, Held, Kept, broken, empty, full, keep};
+use super::upstream::Fault;
+use crate::model::event::Certainty;
+use crate::model::ident::TableName;
+use crate::telemetry::{self, Healed};
+
+/// First pause between two looks, doubled up to the last, in milliseconds.
+const PAUSES_MS: (i64, i64) = (100, 1_000);
+/// Longest time for one look.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// What a commit does to one table, and where that table can be asked for.
+struct Target {
+    change: Change,
+    names: Vec<TableName>,
+    paths: Vec<String>,
+}
+
+/// One commit under way.
+struct Commit {
+    gate: Arc<Gate>,
+    targets: Vec<Target>,
+    /// Success has the table's metadata as its body, not 204.
+    tells_metadata: bool,
+    look_headers: HeaderMap,
+    /// The kept body's room.
+    _held: Held,
+}
+
+/// Passes a commit through, and heals it.
+pub async fn answer(gate: &Arc<Gate>, parts: Parts, body: Incoming, route: Route<'_>) -> Result<Response<Body>, Error> {
+    let (bytes, held) = match keep(body, gate.limits.commit, &gate.room).await {
+        Kept::Whole(bytes, held) => (bytes, held),
+        Kept::Large(body) => {
+            telemetry::proxy_untapped("large commit");
+            return gate.detached(pass(Arc::clone(gate), Request::from_parts(parts, body))).await;
+        }
+        Kept::Broken(_, error) => return Err(error),
+    };
+    let text = plain(&parts.headers, &bytes, gate.limits.commit);
+    let Some(targets) = text.and_then(|text| targets(gate, &text, route)) else {
+        telemetry::proxy_untapped("unreadable commit");
+        return gate.detached(pass(Arc::clone(gate), Request::from_parts(parts, full(bytes)))).await;
+    };
+    let commit = Commit {
+        gate: Arc::clone(gate),
+        targets,
+        tells_metadata: matches!(route, Route::Commit(_)),
+        look_headers: for_look(&parts.headers),
+        _held: held,
+    };
+    gate.detached(commit.run(Request::from_parts(parts, full(bytes)))).await
+}
+
+/// What a commit's body says; `None` when it cannot be read.
+fn targets(gate: &Gate, body: &[u8], route: Route<'_>) -> Option<Vec<Target>> {
+    match route {
+        Route::Commit(at) => {
+            let change = commit::parse(body).ok()?;
+            let named = change.identifier.as_ref().and_then(|i| events::named(&gate.catalog, i));
+            let names = named.map_or_else(|| gate.separator.tables(&gate.catalog, at.namespace, at.table), |name| vec![name]);
+            Some(vec![Target { change, names, paths: vec![at.path.to_owned()] }])
+        }
+        Route::Transaction { base } => {
+            let changes = commit::parse_transaction(body).ok()?;
+            let target = |change: Change| {
+                let (namespace, table) = change.identifier.as_ref()?;
+                let paths = gate.separator.paths(base, namespace, table);
+                let names = events::named(&gate.catalog, &(namespace.clone(), table.clone())).into_iter().collect();
+                Some(Target { change, names, paths })
+            };
+            changes.into_iter().map(target).collect()
+        }
+        _ => None,
+    }
+}
+
+impl Commit {
+    async fn run(self, request: Request<Body>) -> Result<Response<Body>, Error> {
+        let gate = Arc::clone(&self.gate);
+        let number = gate.requests.fetch_add(1, Ordering::Relaxed);
+        let now_ms = gate.clock.now_ms();
+        let writings: Vec<Writing> = self.targets.iter().flat_map(|t| events::writings(number, &t.names, &t.change, now_ms)).collect();
+        writings.iter().for_each(|w| gate.heeds.begun(w));
+        let sent = gate.upstream.send(request).await;
+        let (end, answer) = self.settle(sent).await;
+        let now_ms = gate.clock.now_ms();
+        writings.iter().for_each(|w| gate.heeds.ended(w, end, now_ms));
+        let certainty = match end {
+            End::Landed => Certainty::CatalogConfirmed,
+            End::Unknown => Certainty::Hint,
+            End::NotLanded => return answer,
+        };
+        for target in &self.targets {
+            gate.hear(events::committed(&target.names, &target.change, certainty, now_ms));
+        }
+        answer
+    }
+
+    /// What became of it, and what the client hears.
+    async fn settle(&self, sent: Result<Response<Incoming>, Fault>) -> (End, Result<Response<Body>, Error>) {
+        let response = match sent {
+            Err(Fault::NotReached(error)) => return (End::NotLanded, Ok(busy(&error))),
+            Err(Fault::Lost(error)) if self.heals() => return self.heal(&error.to_string(), None).await,
+            Err(Fault::Lost(error)) => return (End::Unknown, Err(error)),
+            Ok(response) => response,
+        };
+        let (head, body) = response.into_parts();
+        let status = head.status;
+        let kept = keep(body, self.gate.limits.answer, &self.gate.room).await;
+        if status.is_success() {
+            return match kept {
+                Kept::Whole(bytes, _) => (End::Landed, Ok(rebuilt(head, full(bytes)))),
+                Kept::Large(body) => {
+                    telemetry::proxy_untapped("large answer");
+                    (End::Landed, Ok(rebuilt(head, body)))
+                }
+                Kept::Broken(_, error) if self.heals() => self.heal(&format!("{status} that broke off: {error}"), None).await,
+                Kept::Broken(before, error) => (End::Landed, Ok(rebuilt(head, broken(before, error)))),
+            };
+        }
+        let original = match kept {
+            Kept::Whole(bytes, _) => rebuilt(head, full(bytes)),
+            Kept::Large(body) => rebuilt(head, body),
+            Kept::Broken(before, _) => {
+                let mut original = rebuilt(head, full(before));
+                original.headers_mut().remove(header::CONTENT_LENGTH);
+                original
+            }
+        };
+        match (heal::leaves_open(Answer::Status(status.as_u16())), self.heals()) {
+            (true, true) => self.heal(status.as_str(), Some(original)).await,
+            (true, false) => (End::Unknown, Ok(original)),
+            (false, _) => (End::NotLanded, Ok(original)),
+        }
+    }
+
+    fn heals(&self) -> bool {
+        self.gate.heal_ms.is_some() && self.targets.iter().any(|t| t.change.adds_snapshots())
+    }
+
+    /// Looks at the tables until the outcome is certain or the deadline is there.
+    async fn heal(&self, seen: &str, original: Option<Response<Body>>) -> (End, Result<Response<Body>, Error>) {
+        let began_ms = self.gate.clock.now_ms();
+        let (verdict, fresh) = self.look_until(began_ms.saturating_add(self.gate.heal_ms.unwrap_or(0))).await;
+        let fresh = fresh.filter(|_| verdict == Verdict::Landed);
+        let table = self.targets.first().and_then(|t| t.names.first()).map(ToString::to_string).unwrap_or_default();
+        let took_ms = self.gate.clock.now_ms().saturating_sub(began_ms);
+        let healed = match verdict {
+            Verdict::Landed => Healed::Landed,
+            Verdict::NotLanded => Healed::NotLanded,
+            Verdict::Torn => Healed::Torn,
+            Verdict::Again => Healed::Unknown,
+        };
+        telemetry::proxy_healed(healed);
+        tracing::warn!(table, seen, ?healed, took_ms, "the answer to a commit left open whether it landed: looked at the table");
+        let told = |answer: Option<Response<Body>>| answer.unwrap_or_else(unknown);
+        match (verdict, fresh) {
+            (Verdict::Landed, Some(fresh)) => (End::Landed, Ok(fresh)),
+            // seen in the table, and its answer could not be made
+            (Verdict::Landed, None) => (End::Landed, Ok(unknown())),
+            (Verdict::NotLanded, _) => (End::NotLanded, Ok(told(original))),
+            // a refusal would have the client clean up what one of the tables names
+            (Verdict::Torn, _) => (End::Unknown, Ok(told(original.filter(|o| o.status().is_server_error())))),
+            (Verdict::Again, _) => (End::Unknown, Ok(told(original))),
+        }
+    }
+
+    /// Looks again and again, and makes the answer of success.
+    async fn look_until(&self, deadline_ms: i64) -> (Verdict, Option<Response<Body>>) {
+        let mut open: Vec<&Target> = self.targets.iter().filter(|t| t.change.adds_snapshots()).collect();
+        let mut present = Vec::new();
+        let mut fresh = (!self.tells_metadata).then(no_content);
+        let mut pause_ms = PAUSES_MS.0;
+        loop {
+            let mut stands = present.clone();
+            let mut still = Vec::new();
+            for target in open {
+                let (look, body) = self.look(target, deadline_ms).await;
+                let stand = heal::stand(&target.change, &look);
+                stands.push(stand);
+                if stand != Stand::Present {
+                    still.push(target);
+                    continue;
+                }
+                present.push(Stand::Present);
+                if self.tells_metadata {
+                    fresh = body.and_then(|b| loaded::fresh(&b).ok()).map(|b| json(StatusCode::OK, b.into()));
+                }
+            }
+            open = still;
+            let verdict = heal::decide(&stands);
+            let left_ms = deadline_ms.saturating_sub(self.gate.clock.now_ms());
+            if verdict != Verdict::Again || left_ms <= 0 {
+                return (verdict, fresh);
+            }
+            self.gate.clock.sleep(millis(pause_ms.min(left_ms))).await;
+            pause_ms = pause_ms.saturating_mul(2).min(PAUSES_MS.1);
+        }
+    }
+
+    /// Loads one table as the client would.
+    async fn look(&self, target: &Target, deadline_ms: i64) -> (Look, Option<Bytes>) {
+        let left_ms = deadline_ms.saturating_sub(self.gate.clock.now_ms()).max(PAUSES_MS.1);
+        for path in &target.paths {
+            let asked = tokio::select! {
+                asked = self.ask(path) => asked,
+                () = self.gate.clock.sleep(LOOK.min(millis(left_ms))) => None,
+            };
+            match asked {
+                Some((StatusCode::OK, body)) => {
+                    return match loaded::table(&body) {
+                        Ok(table) => (Look::Table(table), Some(body)),
+                        Err(_) => (Look::Nothing, None),
+                    };
+                }
+                Some((StatusCode::NOT_FOUND, _)) => {}
+                _ => return (Look::Nothing, None),
+            }
+        }
+        (Look::Nothing, None)
+    }
+
+    async fn ask(&self, path: &str) -> Option<(StatusCode, Bytes)> {
+        let target: PathAndQuery = path.parse().ok()?;
+        let mut request = Request::new(empty());
+        *request.method_mut() = Method::GET;
+        *request.uri_mut() = self.gate.upstream.base().target(&target).ok()?;
+        *request.headers_mut() = self.look_headers.clone();
+        let (head, body) = self.gate.upstream.send(request).await.ok()?.into_parts();
+        match keep(body, self.gate.limits.load, &self.gate.room).await {
+            Kept::Whole(bytes, _) => Some((head.status, plain(&head.headers, &bytes, self.gate.limits.load)?)),
+            Kept::Large(_) => {
+                telemetry::proxy_untapped("large load");
+                None
+            }
+            Kept::Broken(..) => None,
+        }
+    }
+}
+
+/// The one server error that is ours: no answer came, and the tables did not tell.
+fn unknown() -> Response<Body> {
+    let message = "the catalog gave no answer to this commit, and its tables do not show whether it landed: keep every file until they do";
+    refusal(StatusCode::BAD_GATEWAY, "CommitStateUnknownException", message)
+}
+
+fn no_content() -> Response<Body> {
+    let mut response = Response::new(empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
+fn millis(ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
+}

@@ -1,0 +1,145 @@
+//! The config answer: `uri` in it sends clients around the proxy, so it is made
+//! to name the proxy. Everything else stays, token services above all.
+
+use serde_json::Value;
+
+use super::base::Base;
+
+/// What became of a config answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Read {
+    /// The body to send instead, when something was rewritten.
+    pub body: Option<Vec<u8>>,
+    /// What was rewritten, or could not be, for the log.
+    pub notes: Vec<Note>,
+    /// `namespace-separator`, when it is named.
+    pub separator: Option<String>,
+}
+
+/// Something said about one `uri`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// It named the catalog and names the proxy now.
+    Rewritten {
+        /// The key.
+        key: &'static str,
+        /// What it was.
+        from: String,
+        /// What it is.
+        to: String,
+    },
+    /// It names a place that is not behind this proxy: clients that obey it are
+    /// not heard here any more.
+    Elsewhere {
+        /// The key.
+        key: &'static str,
+        /// What it is.
+        uri: String,
+    },
+}
+
+/// Reads a config answer and rewrites it where a `uri` names the catalog
+/// `upstream`. `own` is the origin under which the client reached the proxy.
+/// What is not a config answer stays as it is.
+pub fn rewrite(body: &[u8], upstream: &Base, own: &str) -> Read {
+    let mut read = Read::default();
+    let Ok(mut value) = serde_json::from_slice::<Value>(body) else { return read };
+    for (section, key) in [("defaults", "defaults.uri"), ("overrides", "overrides.uri")] {
+        let Some(values) = value.get_mut(section).and_then(Value::as_object_mut) else { continue };
+        if let Some(separator) = values.get("namespace-separator").and_then(Value::as_str) {
+            read.separator = Some(separator.to_owned());
+        }
+        let Some(Value::String(uri)) = values.get_mut("uri") else { continue };
+        if uri.is_empty() || within(uri, own) {
+            continue;
+        }
+        match upstream.below(uri) {
+            None => read.notes.push(Note::Elsewhere { key, uri: uri.clone() }),
+            Some(rest) => {
+                let to = format!("{own}{rest}");
+                read.notes.push(Note::Rewritten { key, from: std::mem::replace(uri, to.clone()), to });
+            }
+        }
+    }
+    if read.notes.iter().any(|n| matches!(n, Note::Rewritten { .. })) {
+        read.body = serde_json::to_vec(&value).ok();
+    }
+    read
+}
+
+fn within(uri: &str, origin: &str) -> bool {
+    uri.strip_prefix(origin).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(upstream: &str, body: &Value) -> Read {
+        rewrite(body.to_string().as_bytes(), &Base::parse(upstream).unwrap(), "http://proxy:7413")
+    }
+
+    fn overridden(upstream: &str, uri: &str) -> Option<String> {
+        let read = read(upstream, &json!({"overrides": {"uri": uri}}));
+        let body: Value = serde_json::from_slice(&read.body?).unwrap();
+        Some(body["overrides"]["uri"].as_str().unwrap().to_owned())
+    }
+
+    #[test]
+    fn a_uri_that_names_the_catalog_names_the_proxy() {
+        for (upstream, uri, expected) in [
+            ("http://cat:8181", "http://cat:8181", "http://proxy:7413"),
+            ("http://cat:8181", "http://CAT:8181/", "http://proxy:7413/"),
+            ("http://cat:8181", "http://cat:8181/lake/one", "http://proxy:7413/lake/one"),
+            ("http://cat:8181/catalog/", "http://cat:8181/catalog", "http://proxy:7413"),
+            ("http://cat:8181/catalog", "http://cat:8181/catalog/x", "http://proxy:7413/x"),
+            ("https://cat/catalog", "https://cat:443/catalog", "http://proxy:7413"),
+            // the same catalog under its public name
+            ("http://cat:8181/catalog", "https://public.example/catalog/", "http://proxy:7413/"),
+        ] {
+            assert_eq!(overridden(upstream, uri).as_deref(), Some(expected), "{upstream} {uri}");
+        }
+    }
+
+    #[test]
+    fn a_uri_that_names_another_place_is_left_and_said() {
+        for (upstream, uri) in [
+            ("http://cat:8181/catalog", "http://cat:8181/other"),
+            ("http://cat:8181/catalog", "http://cat:8181/catalogue"),
+            ("http://cat:8181/catalog", "https://public.example/elsewhere"),
+            ("http://cat:8181", "https://public.example/elsewhere"),
+            ("http://cat:8181", "not a uri"),
+        ] {
+            let read = read(upstream, &json!({"overrides": {"uri": uri}}));
+            assert_eq!(read, Read { notes: vec![Note::Elsewhere { key: "overrides.uri", uri: uri.into() }], ..Read::default() });
+        }
+    }
+
+    #[test]
+    fn everything_but_uri_stays() {
+        let answer = json!({"defaults": {"uri": "http://cat:8181/a", "clients": "4"}, "endpoints": ["GET /v1/{prefix}/namespaces"],
+            "overrides": {"uri": "http://cat:8181/b", "prefix": "p", "oauth2-server-uri": "http://cat:8181/oauth", "namespace-separator": "%2E"}});
+        let read = read("http://cat:8181", &answer);
+        let mut expected = answer;
+        expected["defaults"]["uri"] = "http://proxy:7413/a".into();
+        expected["overrides"]["uri"] = "http://proxy:7413/b".into();
+        assert_eq!(serde_json::from_slice::<Value>(&read.body.unwrap()).unwrap(), expected);
+        assert_eq!(read.separator.as_deref(), Some("%2E"));
+        assert_eq!(read.notes.len(), 2);
+    }
+
+    #[test]
+    fn what_needs_no_change_is_not_touched() {
+        for body in [
+            json!({"overrides": {}, "defaults": {}}),
+            json!({"overrides": {"uri": "http://proxy:7413/x"}}),
+            json!([1]),
+            json!({"overrides": 3}),
+        ] {
+            assert_eq!(read("http://cat:8181", &body), Read::default(), "{body}");
+        }
+        assert_eq!(rewrite(b"{", &Base::parse("http://cat").unwrap(), "http://p"), Read::default());
+    }
+}

@@ -1,0 +1,201 @@
+//! What changes in the headers on the way: hop-by-hop ones end here, the host is
+//! upstream's, and `X-Forwarded-*` say who asked. Everything else passes.
+
+use std::net::SocketAddr;
+
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+use super::base::Base;
+
+/// Headers that speak of one connection only. `Proxy-Authorization` is not
+/// among them: authentication is passed through.
+const HOP: [&str; 7] = ["connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"];
+
+/// Removes what speaks of one connection only.
+pub fn strip(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named.iter().filter(|n| **n != header::AUTHORIZATION && **n != header::HOST) {
+        headers.remove(name);
+    }
+    for name in HOP {
+        headers.remove(name);
+    }
+}
+
+/// Who asked, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The client's address.
+    pub peer: SocketAddr,
+    /// The proxy's own address.
+    pub local: SocketAddr,
+    /// The client speaks TLS to us.
+    pub tls: bool,
+}
+
+impl Asked {
+    fn scheme(&self) -> &'static str {
+        if self.tls { "https" } else { "http" }
+    }
+
+    /// The origin under which the client reached us.
+    pub fn origin(&self, headers: &HeaderMap) -> String {
+        let host = headers.get(header::HOST).and_then(|h| h.to_str().ok()).filter(|h| !h.is_empty());
+        match host {
+            Some(host) => format!("{}://{host}", self.scheme()),
+            None => format!("{}://{}", self.scheme(), self.local),
+        }
+    }
+}
+
+/// Makes a client's headers those of the request to upstream. An earlier proxy's
+/// `X-Forwarded-*` stay; the client's address is added to `X-Forwarded-For`.
+pub fn to_upstream(headers: &mut HeaderMap, asked: &Asked, base: &Base) {
+    strip(headers);
+    let host = headers.get(header::HOST).cloned();
+    let forwarded = |name: &'static str| HeaderName::from_static(name);
+    if let Some(host) = &host {
+        headers.entry(forwarded("x-forwarded-host")).or_insert_with(|| host.clone());
+    }
+    headers.entry(forwarded("x-forwarded-proto")).or_insert(HeaderValue::from_static(asked.scheme()));
+    let port = host.as_ref().and_then(|h| h.to_str().ok()).map_or(asked.local.port(), |h| port_of(h, asked.tls));
+    headers.entry(forwarded("x-forwarded-port")).or_insert(HeaderValue::from(port));
+    let peer = asked.peer.ip().to_canonical().to_string();
+    let before: Vec<&str> = headers.get_all("x-forwarded-for").iter().filter_map(|v| v.to_str().ok()).collect();
+    let chain = if before.is_empty() { peer } else { format!("{}, {peer}", before.join(", ")) };
+    if let Ok(chain) = HeaderValue::try_from(chain) {
+        headers.insert(forwarded("x-forwarded-for"), chain);
+    }
+    if let Ok(authority) = HeaderValue::from_str(base.authority.as_str()) {
+        headers.insert(header::HOST, authority);
+    }
+}
+
+fn port_of(host: &str, tls: bool) -> u16 {
+    let default = if tls { 443 } else { 80 };
+    match host.rsplit_once(':') {
+        Some((before, port)) if !before.contains(':') || before.ends_with(']') => port.parse().unwrap_or(default),
+        _ => default,
+    }
+}
+
+/// The client's headers for a question of our own about a table: its
+/// authentication, and nothing that belongs to its request's body or would have
+/// credentials vended.
+pub fn for_look(headers: &HeaderMap) -> HeaderMap {
+    let mut mine = headers.clone();
+    let not_ours = [
+        "accept-encoding",
+        "content-length",
+        "content-type",
+        "content-encoding",
+        "expect",
+        "idempotency-key",
+        "if-match",
+        "if-modified-since",
+        "if-none-match",
+        "if-unmodified-since",
+        "range",
+        "x-iceberg-access-delegation",
+    ];
+    for name in not_ours {
+        mine.remove(name);
+    }
+    mine.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+    mine
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(k, v)| (k.parse::<HeaderName>().unwrap(), HeaderValue::from_str(v).unwrap())).collect()
+    }
+
+    fn asked() -> Asked {
+        Asked { peer: "10.0.0.9:1".parse().unwrap(), local: "127.0.0.1:7413".parse().unwrap(), tls: false }
+    }
+
+    fn sent(pairs: &[(&str, &str)]) -> Vec<String> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap());
+        }
+        to_upstream(&mut headers, &asked(), &Base::parse("http://cat:8181/x").unwrap());
+        let mut lines: Vec<String> = headers.iter().map(|(k, v)| format!("{k}: {}", v.to_str().unwrap())).collect();
+        lines.sort();
+        lines
+    }
+
+    #[test]
+    fn the_host_is_upstreams_and_who_asked_is_said() {
+        let expected =
+            ["host: cat:8181", "x-forwarded-for: 10.0.0.9", "x-forwarded-host: p:99", "x-forwarded-port: 99", "x-forwarded-proto: http"];
+        assert_eq!(sent(&[("host", "p:99")]), expected);
+        let behind = sent(&[
+            ("host", "p"),
+            ("x-forwarded-host", "front"),
+            ("x-forwarded-proto", "https"),
+            ("x-forwarded-port", "443"),
+            ("x-forwarded-for", "1.2.3.4"),
+        ]);
+        let expected = [
+            "host: cat:8181",
+            "x-forwarded-for: 1.2.3.4, 10.0.0.9",
+            "x-forwarded-host: front",
+            "x-forwarded-port: 443",
+            "x-forwarded-proto: https",
+        ];
+        assert_eq!(behind, expected);
+    }
+
+    #[test]
+    fn hop_by_hop_headers_end_here_and_no_other() {
+        let lines = sent(&[
+            ("host", "p:99"),
+            ("connection", "keep-alive, X-Mine, authorization"),
+            ("x-mine", "1"),
+            ("keep-alive", "timeout=5"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "h2c"),
+            ("authorization", "Bearer s3cret"),
+            ("proxy-authorization", "Basic x"),
+            ("cookie", "a=1"),
+            ("x-double", "1"),
+            ("x-double", "2"),
+        ]);
+        let rest: Vec<&str> =
+            lines.iter().map(String::as_str).filter(|l| !l.starts_with("x-forwarded") && !l.starts_with("host")).collect();
+        assert_eq!(rest, ["authorization: Bearer s3cret", "cookie: a=1", "proxy-authorization: Basic x", "x-double: 1", "x-double: 2"]);
+    }
+
+    #[test]
+    fn a_look_carries_the_clients_authentication_and_not_its_request() {
+        let headers = map(&[
+            ("authorization", "Bearer s3cret"),
+            ("x-client-version", "1"),
+            ("idempotency-key", "k"),
+            ("content-length", "9"),
+            ("accept-encoding", "gzip"),
+            ("x-iceberg-access-delegation", "vended-credentials"),
+        ]);
+        let mut names: Vec<String> = for_look(&headers).keys().map(ToString::to_string).collect();
+        names.sort();
+        assert_eq!(names, ["accept", "authorization", "x-client-version"]);
+    }
+
+    #[test]
+    fn the_origin_is_what_the_client_called_us() {
+        assert_eq!(asked().origin(&map(&[("host", "p:99")])), "http://p:99");
+        assert_eq!(Asked { tls: true, ..asked() }.origin(&map(&[])), "https://127.0.0.1:7413");
+        assert_eq!((port_of("p", true), port_of("[::1]:5", false), port_of("[::1]", false)), (443, 5, 80));
+    }
+}

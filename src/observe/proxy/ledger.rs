@@ -1,0 +1,268 @@
+//! What the proxy hears besides finished commits: commits under way, loads,
+//! scans. The loop may ask which snapshot a rewrite of ours is racing, and yield
+//! early; how often a table is read weighs its workload.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use uuid::Uuid;
+
+use super::commit::Touched;
+use crate::model::ident::TableName;
+
+/// A client's commit to one ref of one table, from when the proxy read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writing {
+    /// The proxy's number for the request.
+    pub request: u64,
+    /// The table.
+    pub table: TableName,
+    /// Its uuid, as the commit asserts it.
+    pub uuid: Option<Uuid>,
+    /// The ref that is moved; `None` for a staged snapshot.
+    pub reference: Option<String>,
+    /// The snapshot on which the commit builds.
+    pub parent: Option<i64>,
+    /// The snapshots that it adds, oldest first.
+    pub adds: Vec<i64>,
+    /// The partitions that its summaries name: where to look, no more.
+    pub touched: Vec<Touched>,
+    /// When the proxy read it, in milliseconds since the epoch.
+    pub since_ms: i64,
+}
+
+/// How a commit under way ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It is in the table.
+    Landed,
+    /// It is not, and can come no more.
+    NotLanded,
+    /// It cannot be told.
+    Unknown,
+}
+
+/// A scan that a client reported or had planned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scan {
+    /// Data files it reads, when told.
+    pub files: u64,
+    /// Their bytes, when told.
+    pub bytes: u64,
+}
+
+/// Scans of one table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scans {
+    /// How many.
+    pub count: u64,
+    /// Data files read by those that told.
+    pub files: u64,
+    /// Bytes read by those that told.
+    pub bytes: u64,
+    /// When the last one was heard of, in milliseconds since the epoch.
+    pub last_ms: i64,
+}
+
+/// A commit that a rewrite of ours races.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Race {
+    /// Its newest snapshot.
+    pub snapshot: i64,
+    /// The snapshot on which it builds.
+    pub parent: Option<i64>,
+    /// It is in the table already.
+    pub landed: bool,
+    /// When it was first heard of, in milliseconds since the epoch.
+    pub since_ms: i64,
+    /// The partitions that its summaries name: where to look, no more. Empty when
+    /// they name none, which says nothing.
+    pub touched: Vec<Touched>,
+}
+
+/// Takes what the proxy hears. Called in a request's path: never waits.
+pub trait Heeds: Send + Sync {
+    /// A client's commit was read and is about to be sent to the catalog.
+    fn begun(&self, writing: &Writing);
+    /// It is over.
+    fn ended(&self, writing: &Writing, end: End, now_ms: i64);
+    /// A client loads the table: it may be about to write.
+    fn loaded(&self, table: &TableName, now_ms: i64);
+    /// A client scans the table.
+    fn scanned(&self, table: &TableName, scan: Scan, now_ms: i64);
+}
+
+/// Keeps what the proxies hear, within bounds: the tables heard of least
+/// recently are let go.
+pub struct Ledger {
+    most_tables: usize,
+    pages: Mutex<BTreeMap<TableName, Page>>,
+}
+
+/// Commits under way that are kept of one table.
+const MOST_WRITINGS: usize = 256;
+/// Refs whose last commit is kept of one table.
+const MOST_REFS: usize = 32;
+
+#[derive(Default)]
+struct Page {
+    heard_ms: i64,
+    writings: Vec<Writing>,
+    landed: BTreeMap<String, Race>,
+    loaded_ms: Option<i64>,
+    scans: Scans,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self::new(10_000)
+    }
+}
+
+impl Ledger {
+    /// A ledger of at most `most_tables` tables.
+    pub fn new(most_tables: usize) -> Self {
+        Self { most_tables: most_tables.max(1), pages: Mutex::default() }
+    }
+
+    /// The commits that a rewrite races which was planned on `base`, a snapshot of
+    /// this ref: those under way, and the last that landed, unless it made `base`.
+    pub fn races(&self, table: &TableName, reference: &str, base: i64) -> Vec<Race> {
+        let pages = self.pages();
+        let Some(page) = pages.get(table) else { return Vec::new() };
+        let landed = page.landed.get(reference).filter(|race| race.snapshot != base).cloned();
+        let under_way = page.writings.iter().filter(|w| w.reference.as_deref() == Some(reference)).filter_map(|w| race(w, false));
+        landed.into_iter().chain(under_way).collect()
+    }
+
+    /// When a client last loaded the table.
+    pub fn last_load_ms(&self, table: &TableName) -> Option<i64> {
+        self.pages().get(table).and_then(|page| page.loaded_ms)
+    }
+
+    /// The scans of a table.
+    pub fn scans(&self, table: &TableName) -> Scans {
+        self.pages().get(table).map(|page| page.scans).unwrap_or_default()
+    }
+
+    fn pages(&self) -> MutexGuard<'_, BTreeMap<TableName, Page>> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with(&self, table: &TableName, now_ms: i64, change: impl FnOnce(&mut Page)) {
+        let mut pages = self.pages();
+        if !pages.contains_key(table) && pages.len() >= self.most_tables {
+            let stalest = pages.iter().filter(|(_, p)| p.writings.is_empty()).min_by_key(|(_, p)| p.heard_ms).map(|(name, _)| name.clone());
+            match stalest {
+                Some(name) => drop(pages.remove(&name)),
+                None => return,
+            }
+        }
+        let page = pages.entry(table.clone()).or_default();
+        page.heard_ms = page.heard_ms.max(now_ms);
+        change(page);
+    }
+}
+
+fn race(writing: &Writing, landed: bool) -> Option<Race> {
+    let snapshot = *writing.adds.last()?;
+    Some(Race { snapshot, parent: writing.parent, landed, since_ms: writing.since_ms, touched: writing.touched.clone() })
+}
+
+impl Heeds for Ledger {
+    fn begun(&self, writing: &Writing) {
+        self.with(&writing.table, writing.since_ms, |page| {
+            if page.writings.len() < MOST_WRITINGS {
+                page.writings.push(writing.clone());
+            }
+        });
+    }
+
+    fn ended(&self, writing: &Writing, end: End, now_ms: i64) {
+        self.with(&writing.table, now_ms, |page| {
+            page.writings.retain(|w| (w.request, &w.reference) != (writing.request, &writing.reference));
+            if let (End::Landed, Some(reference), Some(race)) = (end, &writing.reference, race(writing, true)) {
+                if page.landed.len() < MOST_REFS || page.landed.contains_key(reference) {
+                    page.landed.insert(reference.clone(), race);
+                }
+            }
+        });
+    }
+
+    fn loaded(&self, table: &TableName, now_ms: i64) {
+        self.with(table, now_ms, |page| page.loaded_ms = page.loaded_ms.max(Some(now_ms)));
+    }
+
+    fn scanned(&self, table: &TableName, scan: Scan, now_ms: i64) {
+        self.with(table, now_ms, |page| {
+            page.scans.count = page.scans.count.saturating_add(1);
+            page.scans.files = page.scans.files.saturating_add(scan.files);
+            page.scans.bytes = page.scans.bytes.saturating_add(scan.bytes);
+            page.scans.last_ms = page.scans.last_ms.max(now_ms);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(table: &str) -> TableName {
+        TableName::new("lake", "db", table)
+    }
+
+    fn writing(request: u64, reference: Option<&str>, parent: i64, adds: &[i64]) -> Writing {
+        let reference = reference.map(str::to_owned);
+        Writing {
+            request,
+            table: name("t"),
+            uuid: None,
+            reference,
+            parent: Some(parent),
+            adds: adds.to_vec(),
+            touched: vec![],
+            since_ms: 5,
+        }
+    }
+
+    fn seen(ledger: &Ledger, base: i64) -> Vec<(i64, bool)> {
+        ledger.races(&name("t"), "main", base).iter().map(|r| (r.snapshot, r.landed)).collect()
+    }
+
+    #[test]
+    fn a_rewrite_races_commits_under_way_and_the_last_that_landed() {
+        let ledger = Ledger::default();
+        let (one, two) = (writing(1, Some("main"), 10, &[11, 12]), writing(2, Some("main"), 10, &[13]));
+        ledger.begun(&one);
+        ledger.begun(&two);
+        ledger.begun(&writing(3, Some("audit"), 10, &[14]));
+        ledger.begun(&writing(4, None, 10, &[15]));
+        assert_eq!(seen(&ledger, 10), [(12, false), (13, false)]);
+        ledger.ended(&one, End::Landed, 6);
+        ledger.ended(&two, End::NotLanded, 7);
+        assert_eq!(seen(&ledger, 10), [(12, true)]);
+        assert_eq!(seen(&ledger, 12), []);
+    }
+
+    #[test]
+    fn loads_and_scans_are_counted_by_table() {
+        let ledger = Ledger::default();
+        ledger.loaded(&name("t"), 7);
+        ledger.loaded(&name("t"), 6);
+        ledger.scanned(&name("t"), Scan { files: 2, bytes: 30 }, 8);
+        ledger.scanned(&name("t"), Scan::default(), 9);
+        assert_eq!(ledger.last_load_ms(&name("t")), Some(7));
+        assert_eq!(ledger.last_load_ms(&name("u")), None);
+        assert_eq!(ledger.scans(&name("t")), Scans { count: 2, files: 2, bytes: 30, last_ms: 9 });
+    }
+
+    #[test]
+    fn the_stalest_table_makes_room_and_never_one_with_a_commit_under_way() {
+        let ledger = Ledger::new(2);
+        ledger.begun(&writing(1, Some("main"), 1, &[2]));
+        ledger.loaded(&name("u"), 20);
+        ledger.loaded(&name("v"), 30);
+        assert_eq!([name("u"), name("v")].map(|n| ledger.last_load_ms(&n)), [None, Some(30)]);
+        assert_eq!(seen(&ledger, 1), [(2, false)]);
+    }
+}

@@ -1,0 +1,237 @@
+"""Real clients through the catalog proxy: nothing changes but their catalog's address, every commit is heard, and no
+fault after an applied commit makes a client delete what the table names (H93, H96, H101, H102)."""
+
+import contextlib
+import os
+import re
+import subprocess
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pytest
+
+import engines
+from faults import Faults
+
+# DuckDB asks the catalog twice where it reads a fault as one, so each fault is armed for one commit
+APPLIED = ["after:500", "after:502", "after:503", "after:504", "after:429", "drop", "replay", "late:5"]
+
+
+class Stage:
+    """The REST catalog, what goes wrong before it, and the sidecar's proxy before that."""
+
+    def __init__(self, home):
+        self.duckdb = engines.DuckDB(home)
+        self.sql = engines.PyIceberg(home)
+        self.rest = engines.RestCatalog(home)
+        self.faults = Faults(self.rest.url)
+        config = home.config(
+            f"""
+[catalog.lake.proxy]
+listen = "127.0.0.1:0"
+upstream = "{self.faults.url}"
+heal_deadline = "20s"
+
+[server]
+listen = "127.0.0.1:0"
+http = "127.0.0.1:0"
+
+[poll]
+min = "300s"
+max = "300s"
+
+[[table]]
+match = "lake.db.compacted*"
+act = true
+cooldown = "0s"
+"""
+        )
+        self.process = subprocess.Popen([os.environ["AFTERWRITE_BIN"], "--config", str(config), "serve"], stderr=subprocess.PIPE, text=True)
+        self.listening = {}
+        while {"proxy of catalog lake", "http"} - self.listening.keys():
+            line = self.process.stderr.readline()
+            assert line, "the sidecar ended before it listened"
+            for door, address in re.findall(r"^(proxy of catalog lake|http) listens on (http://127\.0\.0\.1:\d+)", line):
+                self.listening[door] = address
+        self.url = self.listening["proxy of catalog lake"]
+
+    def stop(self):
+        self.process.terminate()
+        assert self.process.wait(60) == 0, "the sidecar did not drain"
+        self.faults.stop()
+        self.rest.stop()
+
+    def admin(self, query):
+        urllib.request.urlopen(f"{self.rest.url}/admin?{query}", timeout=10).read()
+
+    def metric(self, name, **labels):
+        text = urllib.request.urlopen(f"{self.listening['http']}/metrics", timeout=10).read().decode()
+        total = 0.0
+        for key, words, value in re.findall(r"^(\w+)(?:\{([^}]*)\})? ([0-9.e+]+)$", text, re.M):
+            if key == name and all(f'{k}="{v}"' in words for k, v in labels.items()):
+                total += float(value)
+        return total
+
+    @contextlib.contextmanager
+    def fault(self, what):
+        self.faults.fault = what
+        yield
+        assert self.faults.fault is None, "the fault hit no commit"
+
+    def duck(self, *statements, url=None):
+        attach = f"ATTACH '' AS ice (TYPE iceberg, ENDPOINT '{url or self.url}', AUTHORIZATION_TYPE 'none')"
+        return self.duckdb.run(attach, *statements)
+
+    def pyiceberg(self):
+        from pyiceberg.catalog.rest import RestCatalog
+
+        return RestCatalog("lake", uri=self.url)
+
+    def files(self, table):
+        """Every file that the table names, and those of them that are not there."""
+        named = self.sql.catalog.load_table(table).inspect.files()["file_path"].to_pylist()
+        return named, [p for p in named if not os.path.exists(re.sub("^file:/*", "/", p))]
+
+    def whole(self, table, rows):
+        """The table has this many rows and all of its files."""
+        named, missing = self.files(table)
+        assert named and not missing, f"{len(missing)} of {len(named)} files of {table} are gone"
+        assert self.sql.digest(table)[0] == rows
+
+
+@pytest.fixture(scope="module")
+def stage(lab):
+    stage = Stage(lab.home)
+    yield stage
+    stage.stop()
+
+
+@pytest.fixture(scope="module")
+def spark(stage, spark_jvm):
+    session = spark_jvm.session.newSession()
+    settings = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "rest", ".uri": stage.url, ".cache-enabled": "false"}
+    for name, value in settings.items():
+        session.conf.set(f"spark.sql.catalog.through{name}", value)
+    return session
+
+
+def test_duckdb_loses_its_files_without_the_proxy(stage):
+    stage.duck("CREATE TABLE ice.db.lost (id BIGINT)", url=stage.faults.url)
+    stage.faults.fault = "drop"
+    with pytest.raises(AssertionError):
+        stage.duck("INSERT INTO ice.db.lost SELECT range FROM range(10)", url=stage.faults.url)
+    stage.faults.fault = None
+    assert stage.files("db.lost")[1], "DuckDB has learnt to keep them: this file's reason is gone"
+
+
+@pytest.mark.parametrize("fault", APPLIED)
+def test_h93_duckdb_keeps_its_files_and_hears_success(stage, fault):
+    table = f"db.duck_{fault.replace(':', '_')}"
+    stage.duck(f"CREATE TABLE ice.{table} (id BIGINT, v VARCHAR)")
+    stage.duck(f"INSERT INTO ice.{table} SELECT range, 'a' FROM range(10)")
+    with stage.fault(fault):
+        stage.duck(f"INSERT INTO ice.{table} SELECT range, 'b' FROM range(7)")
+    stage.whole(table, 17)
+
+
+def test_h93_duckdb_commits_two_tables_at_once(stage):
+    stage.duck("CREATE TABLE ice.db.two_a (id BIGINT)", "CREATE TABLE ice.db.two_b (id BIGINT)")
+    with stage.fault("after:503"):
+        stage.duck(
+            "BEGIN",
+            "INSERT INTO ice.db.two_a SELECT range FROM range(5)",
+            "INSERT INTO ice.db.two_b SELECT range FROM range(6)",
+            "COMMIT",
+        )
+    stage.whole("db.two_a", 5)
+    stage.whole("db.two_b", 6)
+
+
+@pytest.mark.parametrize("fault", ["after:500", "drop", "late:5"])
+def test_h93_duckdb_creates_a_table_from_a_query(stage, fault):
+    table = f"db.made_{fault.replace(':', '_')}"
+    with stage.fault(fault):
+        stage.duck(f"CREATE TABLE ice.{table} AS SELECT range AS id FROM range(8)")
+    stage.whole(table, 8)
+
+
+@pytest.mark.parametrize("fault", ["after:500", "drop", "replay"])
+def test_h93_pyiceberg_hears_success(stage, fault):
+    name = f"db.py_{fault.replace(':', '_')}"
+    rows = pa.table({"id": pa.array(range(10), pa.int64())})
+    table = stage.pyiceberg().create_table(name, rows.schema)
+    with stage.fault(fault):
+        table.append(rows)
+    table.append(rows)
+    stage.whole(name, 20)
+
+
+@pytest.mark.parametrize("fault", ["after:504", "drop", "replay"])
+def test_h93_spark_hears_success(stage, spark, fault):
+    name = f"db.spark_{fault.replace(':', '_')}"
+    spark.sql(f"CREATE TABLE through.{name} (id BIGINT, dt STRING) USING iceberg PARTITIONED BY (dt)")
+    with stage.fault(fault):
+        spark.sql(f"INSERT INTO through.{name} SELECT id, 'x' FROM range(10)")
+    stage.whole(name, 10)
+
+
+def test_h93_a_staged_snapshot_of_spark(stage, spark):
+    spark.sql("CREATE TABLE through.db.staged (id BIGINT) USING iceberg TBLPROPERTIES ('write.wap.enabled'='true')")
+    spark.sql("INSERT INTO through.db.staged VALUES (1)")
+    spark.conf.set("spark.wap.id", "w1")
+    with stage.fault("drop"):
+        spark.sql("INSERT INTO through.db.staged VALUES (2), (3)")
+    spark.conf.unset("spark.wap.id")
+    staged = spark.sql("SELECT snapshot_id FROM through.db.staged.snapshots WHERE summary['wap.id'] = 'w1'").collect()
+    assert len(staged) == 1
+    spark.sql(f"CALL through.system.cherrypick_snapshot('db.staged', {staged[0][0]})")
+    stage.whole("db.staged", 3)
+
+
+def test_h101_names_with_spaces_and_signs(stage, spark):
+    for name in ("t x", "t+y", "50%", "ü.v"):
+        spark.sql(f"CREATE TABLE through.db.`{name}` (id BIGINT) USING iceberg")
+        spark.sql(f"INSERT INTO through.db.`{name}` VALUES (1)")
+        before = stage.metric("afterwrite_events_total", door="proxy", result="accepted")
+        stage.pyiceberg().load_table(("db", name)).append(pa.table({"id": pa.array([2], pa.int64())}))
+        engines.wait_until(lambda: stage.metric("afterwrite_events_total", door="proxy", result="accepted") > before)
+        assert spark.sql(f"SELECT count(*) FROM through.db.`{name}`").collect()[0][0] == 2
+
+
+def test_h102_a_catalog_that_names_itself_does_not_lead_around_the_proxy(stage):
+    stage.admin(f"config_uri={stage.faults.url}")
+    try:
+        before = stage.metric("afterwrite_proxy_answers_total", route="load")
+        stage.pyiceberg().load_table("db.two_a")
+        assert stage.metric("afterwrite_proxy_answers_total", route="load") == before + 1
+    finally:
+        stage.admin("config_uri=")
+
+
+def test_commits_heard_at_the_proxy_are_compacted_and_every_engine_reads_the_same(lab, stage, spark):
+    stage.duck("CREATE TABLE ice.db.compacted (id BIGINT, v VARCHAR)")
+    stage.duck(*(f"INSERT INTO ice.db.compacted SELECT range, 'v{i}' FROM range({i * 10}, {i * 10 + 10})" for i in range(10)))
+    snapshots = lambda: lab.spark.snapshots("db.compacted")
+    engines.wait_until(lambda: any(s["operation"] == "replace" for s in snapshots()))
+    replace = [s for s in snapshots() if s["operation"] == "replace"][0]
+    assert lab.spark.digest("db.compacted", replace["snapshot_id"]) == lab.spark.digest("db.compacted", replace["parent_id"])
+    seen = lab.spark.digest("db.compacted")
+    assert seen[0] == 100
+    assert lab.pyiceberg.digest("db.compacted") == lab.duckdb.digest("db.compacted") == seen
+    assert spark.sql("SELECT count(*), sum(id) FROM through.db.compacted").collect()[0][:] == (100, 4950)
+
+
+def test_h93_a_drain_lets_a_commit_end(scratch):
+    stage = Stage(engines.Home(scratch / "drained"))
+    try:
+        stage.duck("CREATE SCHEMA ice.db", "CREATE TABLE ice.db.drained (id BIGINT)")
+        stage.faults.fault = "late:4"
+        with ThreadPoolExecutor(1) as pool:
+            inserting = pool.submit(stage.duck, "INSERT INTO ice.db.drained SELECT range FROM range(9)")
+            engines.wait_until(lambda: stage.faults.fault is None)
+            stage.process.terminate()
+            inserting.result(timeout=60)
+        stage.whole("db.drained", 9)
+    finally:
+        stage.stop()
