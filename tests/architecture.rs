@@ -27,10 +27,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ("iceberg_storage_opendal", &["lake/iceberg"]),
     ("sqlx", &["act/journal", "lake/iceberg/catalog"]),
     ("tonic", &["observe", "serve", "cli", "proto"]),
-    ("axum", &["serve"]),
+    ("axum", &["observe/http", "serve"]),
     ("parquet", &["lake/iceberg", "parquet"]),
     ("clap", &["cli", "main.rs"]),
-    ("rdkafka", &["observe"]),
+    ("rdkafka", &["observe/kafka"]),
 ];
 
 /// What the pure room may never name.
