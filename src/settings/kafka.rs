@@ -179,3 +179,76 @@ fn flatten(section: &mut Section<'_>, prefix: &str, values: Dict, properties: &m
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Settings;
+    use super::*;
+
+    const LAKE: &str = "[catalog.lake]\ntype = \"sql\"\nuri = \"sqlite:///c.db\"\nwarehouse = \"file:///w\"\n";
+
+    fn read(toml: &str) -> Result<Kafka, Vec<(String, String)>> {
+        let settings = Settings::read(&format!("{LAKE}[kafka.events]\n{toml}"), []);
+        let mut settings = settings.map_err(|e| e.0.into_iter().map(|m| (m.key, m.message)).collect::<Vec<_>>())?;
+        Ok(settings.kafka.remove("events").unwrap())
+    }
+
+    #[test]
+    fn a_cluster_is_read_with_its_topics_and_properties() {
+        let kafka = read(
+            r#"
+            brokers = ["a:9092", "b:9093"]
+            topics = [{ topic = "commits", format = "json" }, { topic = "control", format = "iceberg-connect", catalog = "lake" }]
+            dead-letter = "parked"
+            properties.security.protocol = "SASL_SSL"
+            properties."sasl.password" = "s3cret"
+            "#,
+        )
+        .unwrap();
+        assert_eq!(
+            (kafka.brokers.as_str(), kafka.group.as_str(), kafka.dead_letter.as_deref()),
+            ("a:9092,b:9093", "afterwrite", Some("parked"))
+        );
+        let topic = |name: &str, format, catalog: Option<&str>| Topic { topic: name.into(), format, catalog: catalog.map(Into::into) };
+        assert_eq!(kafka.topics, [topic("commits", Wire::Json, None), topic("control", Wire::IcebergConnect, Some("lake"))]);
+        let properties = [("sasl.password", "s3cret"), ("security.protocol", "SASL_SSL")];
+        assert_eq!(kafka.properties, properties.map(|(k, v)| (k.into(), v.into())).into());
+        assert!(!format!("{kafka:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn every_mistake_is_told_at_once_and_says_what_to_write() {
+        let told = read(
+            r#"
+            brokers = "broker"
+            topics = [{ topic = "a", format = "jsn" }, { topic = "a", format = "json", catalog = "sea" }, { format = "s3" }, { topic = "a", format = "s3" }]
+            dead_letter = "a"
+            colour = "red"
+            properties.group.id = "mine"
+            "#,
+        )
+        .unwrap_err();
+        let expected = [
+            ("kafka.events.brokers", "`broker` is not host:port; write for example broker:9092"),
+            (
+                "kafka.events.topics[0].format",
+                "unknown format `jsn`: write one of protobuf, json, cloudevents, iceberg-connect, iceberg-report, s3, hudi, polaris, openlineage, trino",
+            ),
+            ("kafka.events.topics[1].catalog", "no catalog `sea` is configured; known: lake"),
+            ("kafka.events.topics[2].topic", "is missing"),
+            ("kafka.events.topics[3]", "`a` is read already"),
+            ("kafka.events.dead_letter", "`a` is read here too: its records would come round again and again"),
+            ("kafka.events.properties.group.id", "is not yours to set: set `group`"),
+            ("kafka.events.colour", "unknown key; known here: brokers, group, topics, dead_letter, properties"),
+        ];
+        assert_eq!(told, expected.map(|(key, message)| (key.to_owned(), message.to_owned())));
+    }
+
+    #[test]
+    fn a_cluster_without_topics_hears_nothing_and_is_refused() {
+        let told = read("").unwrap_err();
+        let keys: Vec<&str> = told.iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!(keys, ["kafka.events.brokers", "kafka.events.topics"]);
+        assert!(read("brokers = \"a:1\"\ntopics = [{ topic = \"^all\", format = \"json\" }]").unwrap_err()[0].1.contains("is a pattern"));
+    }
+}

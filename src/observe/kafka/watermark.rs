@@ -1,27 +1,24 @@
 //! How far one partition has been absorbed, without a gap. Pure.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 /// A record whose events are not all absorbed.
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    offset: i64,
     written_ms: Option<i64>,
-    /// Events that still wait; 0 once it is absorbed and something before it is not.
+    /// Events that still wait.
     waits: usize,
 }
 
-/// The records of a partition between the first that is not absorbed and the last
-/// that was taken.
+/// The records of a partition that were taken and are not absorbed.
 ///
 /// What it promises, for any order of answers: an offset is told only when every
 /// record taken before it is absorbed; what is told never falls; offsets that no
-/// record has (control records, compacted ones) hold nothing up.
+/// record has (control records, compacted ones) hold nothing up; memory is that of
+/// the records that wait, however many were absorbed behind one of them.
 #[derive(Debug, Default)]
 pub struct Watermark {
-    open: VecDeque<Open>,
-    /// Records of `open` that wait.
-    waiting: usize,
+    open: BTreeMap<i64, Open>,
     /// The offset behind the last record taken.
     behind: Option<i64>,
     /// The last offset told; at first that of the first record, from which on
@@ -38,28 +35,25 @@ impl Watermark {
         }
         self.behind = Some(offset.saturating_add(1));
         self.told.get_or_insert(offset);
-        if waits > 0 || !self.open.is_empty() {
-            self.open.push_back(Open { offset, written_ms, waits });
-            self.waiting += usize::from(waits > 0);
+        if waits > 0 {
+            self.open.insert(offset, Open { written_ms, waits });
         }
         true
     }
 
     /// One event of a record was absorbed. Offsets that do not wait are passed over.
     pub fn absorbed(&mut self, offset: i64) {
-        let Ok(at) = self.open.binary_search_by_key(&offset, |open| open.offset) else { return };
-        let Some(open) = self.open.get_mut(at).filter(|open| open.waits > 0) else { return };
+        let Some(open) = self.open.get_mut(&offset) else { return };
         open.waits -= 1;
-        self.waiting -= usize::from(open.waits == 0);
-        while self.open.front().is_some_and(|open| open.waits == 0) {
-            self.open.pop_front();
+        if open.waits == 0 {
+            self.open.remove(&offset);
         }
     }
 
     /// The offset to go on from after a restart: that of the first record which is
     /// not absorbed, or the one behind the last.
     pub fn next(&self) -> Option<i64> {
-        self.open.front().map(|open| open.offset).or(self.behind)
+        self.open.first_key_value().map(|(offset, _)| *offset).or(self.behind)
     }
 
     /// [`Watermark::next`], when it has moved since it was last told.
@@ -71,11 +65,11 @@ impl Watermark {
 
     /// Records that wait.
     pub fn waiting(&self) -> usize {
-        self.waiting
+        self.open.len()
     }
 
     /// When the oldest record that waits was written.
     pub fn oldest_ms(&self) -> Option<i64> {
-        self.open.front().and_then(|open| open.written_ms)
+        self.open.first_key_value().and_then(|(_, open)| open.written_ms)
     }
 }
