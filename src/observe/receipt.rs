@@ -5,7 +5,7 @@ use std::sync::Arc;
 /// Waits until what it heard was absorbed.
 pub trait Awaits: Send + Sync {
     /// A look that began after this was heard has been absorbed, or has found that
-    /// there is nothing to absorb. May be called more than once.
+    /// there is nothing to absorb. Called at most once for a receipt given in.
     fn absorbed(&self, ticket: i64);
 }
 
