@@ -17,9 +17,10 @@ use crate::lake::iceberg::catalog::sql::{self, SqlCatalog};
 use crate::lake::iceberg::lake::Lake;
 use crate::lake::{self, Format};
 use crate::model::ident::{MAIN, TableIdent};
+use crate::observe::kafka::{self, KafkaDoor};
 use crate::observe::poll::{self, Poller};
-use crate::observe::proxy::{self, Heeds, Ledger};
-use crate::observe::{Inbox, Roster, inbox};
+use crate::observe::proxy::{self, Heeds};
+use crate::observe::{Inbox, Ledger, Roster, inbox};
 use crate::ooda::{Loop, Parts};
 use crate::orient::Orient;
 use crate::orient::cache::Key;
@@ -145,9 +146,17 @@ impl App {
                 return Err(error.into());
             }
         };
-        let ledger = Arc::new(Ledger::default());
-        let proxies = match self.proxies(options.insecure, &inbox, &ledger).await {
+        let heeded = Arc::new(proxy::Ledger::default());
+        let proxies = match self.proxies(options.insecure, &inbox, &heeded).await {
             Ok(proxies) => proxies,
+            Err(error) => {
+                running.drain(PATIENCE).await;
+                act.leave().await?;
+                return Err(error.into());
+            }
+        };
+        let doors = match self.open_kafka(&ooda, options.max_message_bytes) {
+            Ok(doors) => doors,
             Err(error) => {
                 running.drain(PATIENCE).await;
                 act.leave().await?;
@@ -158,7 +167,8 @@ impl App {
         let mut sidecar = Sidecar {
             running,
             proxies,
-            ledger,
+            heeded,
+            doors,
             ooda: Arc::clone(&ooda),
             inbox: inbox.clone(),
             orient,
@@ -186,7 +196,7 @@ impl App {
     }
 
     /// Starts the proxy of every catalog that has one; all or none.
-    async fn proxies(&self, insecure: bool, inbox: &Inbox, ledger: &Arc<Ledger>) -> Result<Vec<proxy::Running>, proxy::Error> {
+    async fn proxies(&self, insecure: bool, inbox: &Inbox, heeded: &Arc<proxy::Ledger>) -> Result<Vec<proxy::Running>, proxy::Error> {
         let mut running: Vec<proxy::Running> = Vec::new();
         for (name, catalog) in &self.settings.catalogs {
             let Some(set) = &catalog.proxy else { continue };
@@ -198,7 +208,7 @@ impl App {
                 insecure: insecure || set.insecure,
                 ..proxy::Options::new(name, &set.upstream)
             };
-            let heeds = Arc::clone(ledger) as Arc<dyn Heeds>;
+            let heeds = Arc::clone(heeded) as Arc<dyn Heeds>;
             let ports = proxy::Ports { inbox: inbox.clone(), heeds, clock: Arc::clone(&self.clock) };
             match proxy::start(&options, ports).await {
                 Ok(proxy) => running.push(proxy),
@@ -209,6 +219,24 @@ impl App {
             }
         }
         Ok(running)
+    }
+
+    fn open_kafka(&self, ooda: &Loop, max_bytes: usize) -> Result<Vec<KafkaDoor>, kafka::Error> {
+        let Some(entrance) = serve::Backend::entrance(ooda) else { return Ok(Vec::new()) };
+        let open = |(name, of): (&String, &settings::Kafka)| {
+            let topic = |t: &settings::KafkaTopic| kafka::Topic { topic: t.topic.clone(), wire: t.format, catalog: t.catalog.clone() };
+            let options = kafka::Options {
+                name: name.clone(),
+                brokers: of.brokers.clone(),
+                group: of.group.clone(),
+                topics: of.topics.iter().map(topic).collect(),
+                dead_letter: of.dead_letter.clone(),
+                properties: of.properties.clone(),
+                max_bytes,
+            };
+            KafkaDoor::open(options, Arc::clone(&entrance))
+        };
+        self.settings.kafka.iter().map(open).collect()
     }
 }
 
@@ -245,7 +273,8 @@ async fn open(name: &str, catalog: &settings::Catalog, clock: Arc<dyn Clock>, ch
 pub struct Sidecar {
     running: Running,
     proxies: Vec<proxy::Running>,
-    ledger: Arc<Ledger>,
+    heeded: Arc<proxy::Ledger>,
+    doors: Vec<KafkaDoor>,
     ooda: Arc<Loop>,
     inbox: Inbox,
     orient: Arc<Orient>,
@@ -270,8 +299,8 @@ impl Sidecar {
     }
 
     /// What the proxies hear besides finished commits.
-    pub fn ledger(&self) -> &Arc<Ledger> {
-        &self.ledger
+    pub fn heeded(&self) -> &Arc<proxy::Ledger> {
+        &self.heeded
     }
 
     /// The loop.
@@ -322,6 +351,11 @@ impl Sidecar {
     /// Takes no new work, lets what is under way finish within a bound, and saves
     /// what is known. What does not finish is closed at the next start.
     pub async fn stop(self) {
+        // offsets of what was absorbed are stored before anything else ends
+        let doors = futures::future::join_all(self.doors.into_iter().map(KafkaDoor::close));
+        if tokio::time::timeout(PATIENCE, doors).await.is_err() {
+            tracing::warn!("a Kafka broker does not answer: the last offsets may not be committed, and records are read again");
+        }
         self.inbox.close();
         self.stop.cancel();
         tokio::join!(self.running.drain(PATIENCE), drain_all(self.proxies));
@@ -374,11 +408,28 @@ async fn read_gauges(act: &Act, orient: &Orient, ooda: &Loop, inbox: &Inbox, now
     let depth = inbox.depth();
     let waited = depth.oldest_heard_ms.map_or(0, |heard| now_ms.saturating_sub(heard).max(0));
     telemetry::inbox_depth(depth.pending, depth.looking, waited as f64 / 1000.0);
+    tell_sources(inbox.ledger(), now_ms);
     telemetry::cache_size(ooda.tables() as u64, orient.cached_bytes());
     telemetry::unknown_outcomes_open(ooda.unknown_outcomes());
     let kept = act.journal().kept().await.map_err(|e| e.to_string())?;
     telemetry::kept_alive(kept.iter().map(|k| k.bytes).fold(0, u64::saturating_add));
     Ok(())
+}
+
+fn tell_sources(ledger: &Ledger, now_ms: i64) {
+    for row in ledger.rows(now_ms) {
+        let figures = telemetry::SourceFigures {
+            received: row.received,
+            accepted: row.accepted,
+            duplicate: row.duplicate,
+            ignored: row.ignored,
+            parked: row.parked,
+            dropped: row.dropped,
+            lag: row.lag,
+            staleness_ms: row.staleness_ms,
+        };
+        telemetry::source(row.door, &row.source, &figures);
+    }
 }
 
 /// Checkpoints in the journal's database.

@@ -13,6 +13,7 @@ use crate::app::App;
 use crate::cli::{Cli, Command, Exit, completions, human, remote, show};
 use crate::lake::{self, Format, Table};
 use crate::model::ident::TableName;
+use crate::observe::kafka;
 use crate::serve as server;
 use crate::settings::{self, Settings};
 
@@ -76,6 +77,10 @@ impl From<anyhow::Error> for Failure {
             Ok(error) => return error.into(),
             Err(error) => error,
         };
+        let error = match error.downcast::<kafka::Error>() {
+            Ok(error) => return Self::new(Exit::Settings, error.to_string()),
+            Err(error) => error,
+        };
         match error.downcast::<server::Error>() {
             Ok(error) => error.into(),
             Err(error) => Self::new(Exit::Failed, format!("{error:#}")),
@@ -137,6 +142,10 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
         }
         Command::Why(args) => {
             show::print(&remote::why(args, json).await?)?;
+            Ok(Exit::Done)
+        }
+        Command::Doors(args) => {
+            show::print(&remote::doors(args, json).await?)?;
             Ok(Exit::Done)
         }
         Command::Watch(args) => {

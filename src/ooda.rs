@@ -30,7 +30,7 @@ use crate::lake::{Error, Format, Table};
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::partition::PartitionKey;
 use crate::model::policy::BudgetLimits;
-use crate::observe::{Inbox, Look, Roster};
+use crate::observe::{Entrance, Inbox, Look, Roster};
 use crate::orient::{Absorbed, How, Orient};
 use crate::serve::backend::Explained;
 use crate::settings::{self, Settings};
@@ -70,6 +70,7 @@ pub struct Parts {
 /// The loop and what it remembers. One a process.
 pub struct Loop {
     parts: Parts,
+    entrance: Arc<Entrance>,
     limits: BudgetLimits,
     budget: Mutex<Budget>,
     book: Mutex<Book>,
@@ -89,8 +90,11 @@ impl Loop {
         let limits = parts.settings.budget;
         let budget = Mutex::new(Budget::new(&limits, parts.clock.now_ms()));
         let (decisions, _) = broadcast::channel(WATCH_BUFFER);
+        let doors = (parts.inbox.clone(), Arc::clone(&parts.roster), Arc::clone(&parts.clock));
+        let entrance = Arc::new(Entrance::new(doors.0, doors.1, doors.2, parts.format.catalogs()));
         Arc::new(Self {
             parts,
+            entrance,
             limits,
             budget,
             book: Mutex::default(),

@@ -27,15 +27,15 @@ const CRATES: &[(&str, &[&str])] = &[
     ("iceberg_storage_opendal", &["lake/iceberg"]),
     ("sqlx", &["act/journal", "lake/iceberg/catalog"]),
     ("tonic", &["observe", "serve", "cli", "proto"]),
-    ("axum", &["serve"]),
     ("hyper", &["observe/proxy"]),
     ("hyper_util", &["observe/proxy"]),
     ("http_body_util", &["observe/proxy"]),
     ("tokio_rustls", &["observe/proxy"]),
     ("rustls_native_certs", &["observe/proxy"]),
+    ("axum", &["observe/http", "serve"]),
     ("parquet", &["lake/iceberg", "parquet"]),
     ("clap", &["cli", "main.rs"]),
-    ("rdkafka", &["observe"]),
+    ("rdkafka", &["observe/kafka"]),
 ];
 
 /// What the pure room may never name.

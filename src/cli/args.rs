@@ -59,6 +59,8 @@ pub enum Command {
     Report(Report),
     /// Follow the decisions of a running sidecar
     Watch(Watch),
+    /// Show what a running sidecar hears: every source, its counts, lag and problems
+    Doors(Doors),
     /// List jobs and what became of them
     Jobs(Jobs),
     /// Stop a job
@@ -81,7 +83,7 @@ pub struct Serve {
     /// gRPC address [default: 127.0.0.1:7411]
     #[arg(long, value_name = "ADDRESS", env = "AFTERWRITE_LISTEN")]
     pub listen: Option<SocketAddr>,
-    /// HTTP address of /metrics, /healthz and /readyz [default: 127.0.0.1:7412]
+    /// HTTP address of the HTTP door, /metrics, /healthz and /readyz [default: 127.0.0.1:7412]
     #[arg(long, value_name = "ADDRESS", env = "AFTERWRITE_HTTP")]
     pub http: Option<SocketAddr>,
     /// Listen beyond loopback even without TLS and a token
@@ -93,7 +95,7 @@ pub struct Serve {
     /// Its private key (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Token that gRPC callers must show
+    /// Token that callers must show
     #[arg(long, value_name = "TOKEN", env = "AFTERWRITE_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
 }
@@ -188,6 +190,14 @@ pub struct Report {
 pub struct Watch {
     /// Only this table, as `catalog.namespace.table`
     pub table: Option<TableName>,
+    /// Which sidecar.
+    #[command(flatten)]
+    pub server: Server,
+}
+
+/// Arguments of `doors`.
+#[derive(Clone, Debug, Args)]
+pub struct Doors {
     /// Which sidecar.
     #[command(flatten)]
     pub server: Server,

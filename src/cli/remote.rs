@@ -1,6 +1,6 @@
 //! The commands that ask a running sidecar.
 
-use super::args::{Report, Server, Watch, Why};
+use super::args::{Doors, Report, Server, Watch, Why};
 use super::exit::Exit;
 use super::{human, show};
 use crate::proto::v1;
@@ -87,6 +87,15 @@ pub async fn why(args: &Why, json: bool) -> Result<String, Failure> {
         return Err(Failure { exit: Exit::NotFound, why });
     }
     Ok(if json { show::decisions_json(&made) } else { show::decisions(&made) })
+}
+
+/// `doors`: returns what to print.
+///
+/// # Errors
+/// When the sidecar is not there.
+pub async fn doors(args: &Doors, json: bool) -> Result<String, Failure> {
+    let doors = connect(&args.server).await?.doors().await?;
+    Ok(show::doors(&doors, json))
 }
 
 /// `watch`: tells each line to `say` until the sidecar ends the stream or `say`

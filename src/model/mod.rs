@@ -14,3 +14,4 @@ pub mod policy;
 pub mod refusal;
 pub mod table;
 pub mod traits;
+pub mod wire;

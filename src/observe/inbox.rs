@@ -17,9 +17,11 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::ledger::Ledger;
 use super::queue::{Key, Next, Queue};
+use super::receipt::Receipt;
 use crate::lake::clock::Clock;
-use crate::model::event::{Event, Heard};
+use crate::model::event::{Door, Event, Heard};
 use crate::model::ident::{MAIN, TableName};
 
 /// Bounds of the inbox.
@@ -82,6 +84,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     queue: Mutex<Queue>,
     wake: Notify,
+    ledger: Arc<Ledger>,
 }
 
 impl Inner {
@@ -93,17 +96,38 @@ impl Inner {
 impl Inbox {
     /// An empty inbox.
     pub fn new(clock: Arc<dyn Clock>, limits: Limits) -> Self {
-        Self { inner: Arc::new(Inner { clock, queue: Mutex::new(Queue::new(limits)), wake: Notify::new() }) }
+        Self { inner: Arc::new(Inner { clock, queue: Mutex::new(Queue::new(limits)), wake: Notify::new(), ledger: Arc::default() }) }
     }
 
     /// Marks the event's table for a look. Never waits, never reads anything.
     pub fn hear(&self, event: Event) -> Heard {
+        let catalog = if event.door == Door::Poll { event.table.catalog.as_str() } else { "" };
+        let source = self.inner.ledger.source(event.door, catalog);
+        source.received(event.heard_ms);
+        let heard = self.hear_for(event, None);
+        source.heard(heard);
+        heard
+    }
+
+    /// As [`Inbox::hear`], for a source that counts by itself. The receipt is handed
+    /// back once the table is known as it stood after the event was heard: a
+    /// snapshot that the table does not have by then is looked for in memory only.
+    /// It is not kept when the answer is [`Heard::Full`].
+    pub fn hear_for(&self, event: Event, receipt: Option<&Receipt>) -> Heard {
         let now_ms = self.inner.clock.now_ms();
-        let heard = self.inner.queue().hear(event, now_ms);
-        if heard == Heard::Accepted {
-            self.inner.wake.notify_one();
+        let mut receipt = receipt.cloned();
+        let heard = self.inner.queue().hear(event, &mut receipt, now_ms);
+        match heard {
+            Heard::Accepted => self.inner.wake.notify_one(),
+            Heard::Duplicate => receipt.into_iter().for_each(Receipt::hand_back),
+            Heard::Full => {}
         }
         heard
+    }
+
+    /// What each source has sent.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.inner.ledger
     }
 
     /// The next look, when one is due. `None` once the inbox is closed. May be
@@ -251,11 +275,11 @@ impl Ticket {
     fn end(self, end: End<'_>, oldest_heard_ms: i64, priority: u64) {
         let now_ms = self.inner.clock.now_ms();
         let mut queue = self.inner.queue();
-        match end {
-            End::Done => queue.end(&self.key, None, now_ms),
+        let receipts = match end {
+            End::Done => queue.end(&self.key, None, true, now_ms),
             End::Failed => {
                 let again = queue.again(self.hints, oldest_heard_ms, priority, self.attempt, now_ms);
-                queue.end(&self.key, Some(again), now_ms);
+                queue.end(&self.key, Some(again), false, now_ms)
             }
             End::Unseen(snapshots) => {
                 queue.forget(&self.key, snapshots);
@@ -264,10 +288,11 @@ impl Ticket {
                     Some(oldest) => Some(queue.again(young.clone(), *oldest, priority, self.attempt, now_ms)),
                     None => None,
                 };
-                queue.end(&self.key, again, now_ms);
+                queue.end(&self.key, again, true, now_ms)
             }
-        }
+        };
         drop(queue);
+        receipts.into_iter().for_each(Receipt::hand_back);
         self.inner.wake.notify_one();
     }
 }

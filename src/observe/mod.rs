@@ -5,13 +5,22 @@
 //! branch of one table into one look at it. The [`poll`]er makes every other
 //! door merely a speed-up.
 
+pub mod decode;
+pub mod entrance;
 pub mod grpc;
+pub mod http;
 pub mod inbox;
+pub mod kafka;
+pub mod ledger;
 mod memory;
 pub mod poll;
 pub mod proxy;
 mod queue;
+pub mod receipt;
 pub mod roster;
 
+pub use entrance::Entrance;
 pub use inbox::{Inbox, Look};
+pub use ledger::Ledger;
+pub use receipt::Receipt;
 pub use roster::{Known, Roster};

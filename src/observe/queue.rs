@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::inbox::{Depth, Limits, key};
 use super::memory::Memory;
+use super::receipt::Receipt;
 use crate::model::event::{Event, Heard};
 use crate::model::ident::TableName;
 
@@ -21,6 +22,7 @@ pub(super) struct Pending {
     due_ms: i64,
     attempt: u32,
     place: Place,
+    receipts: Vec<Receipt>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,6 +40,8 @@ struct Entry {
     pending: Option<Pending>,
     looking: bool,
     began_ms: Option<i64>,
+    /// Of the events that the look under way covers.
+    receipts: Vec<Receipt>,
 }
 
 /// The looks of one catalog that are due, and how many may begin.
@@ -94,11 +98,14 @@ impl Queue {
         }
     }
 
-    pub(super) fn hear(&mut self, event: Event, now_ms: i64) -> Heard {
+    /// Marks the event's table. A receipt is kept unless the answer is
+    /// [`Heard::Full`], or it is given back to be handed back at once.
+    pub(super) fn hear(&mut self, event: Event, receipt: &mut Option<Receipt>, now_ms: i64) -> Heard {
         self.prune(now_ms);
         let key = key(&event);
         let known = |snapshot: &i64| self.memory.knows(&(key.clone(), *snapshot), now_ms);
         if !event.snapshots.is_empty() && event.snapshots.iter().all(known) {
+            self.wait_along(&key, receipt);
             return Heard::Duplicate;
         }
         let is_pending = self.entries.get(&key).is_some_and(|e| e.pending.is_some());
@@ -115,9 +122,20 @@ impl Queue {
             due_ms: now_ms,
             attempt: 0,
             place: Place::Behind,
+            receipts: receipt.take().into_iter().collect(),
         };
         self.merge(&key, pending, now_ms);
         Heard::Accepted
+    }
+
+    /// What was heard of before waits for the look that it led to, should that not
+    /// be over.
+    fn wait_along(&mut self, key: &Key, receipt: &mut Option<Receipt>) {
+        match self.entries.get_mut(key) {
+            Some(Entry { pending: Some(pending), .. }) => pending.receipts.extend(receipt.take()),
+            Some(entry) if entry.looking => entry.receipts.extend(receipt.take()),
+            _ => {}
+        }
     }
 
     /// Joins `new` with what is pending, and puts the table where it belongs.
@@ -145,6 +163,7 @@ impl Queue {
                 old.priority = old.priority.max(new.priority);
                 old.due_ms = old.due_ms.min(due_ms);
                 old.attempt = old.attempt.min(new.attempt);
+                old.receipts.extend(new.receipts);
                 old.place
             }
         };
@@ -223,7 +242,8 @@ impl Queue {
             lane.tokens -= 1000;
         }
         let entry = self.entries.get_mut(&key)?;
-        let Pending { hints, heard_ms, priority, attempt, .. } = entry.pending.take()?;
+        let Pending { hints, heard_ms, priority, attempt, receipts, .. } = entry.pending.take()?;
+        entry.receipts = receipts;
         entry.looking = true;
         entry.began_ms = Some(now_ms);
         self.pending -= 1;
@@ -231,9 +251,15 @@ impl Queue {
         Some(Next::Look { key, hints, oldest_heard_ms: heard_ms, priority, attempt })
     }
 
-    /// Ends a look; `again` is what it leaves to be done.
-    pub(super) fn end(&mut self, key: &Key, again: Option<Pending>, now_ms: i64) {
-        let Some(entry) = self.entries.get_mut(key) else { return };
+    /// Ends a look; `again` is what it leaves to be done. Gives back the receipts
+    /// of what it covered: all of them when it was `absorbed`, else none, and they
+    /// wait for the next one.
+    pub(super) fn end(&mut self, key: &Key, mut again: Option<Pending>, absorbed: bool, now_ms: i64) -> Vec<Receipt> {
+        let Some(entry) = self.entries.get_mut(key) else { return Vec::new() };
+        let mut receipts = std::mem::take(&mut entry.receipts);
+        if let Some(again) = again.as_mut().filter(|_| !absorbed) {
+            again.receipts = std::mem::take(&mut receipts);
+        }
         entry.looking = false;
         self.looking = self.looking.saturating_sub(1);
         match again {
@@ -243,6 +269,7 @@ impl Queue {
         if let Some(Entry { pending: None, began_ms: Some(began), .. }) = self.entries.get(key) {
             self.resting.push_back((began.saturating_add(self.limits.interval_ms), key.clone()));
         }
+        receipts
     }
 
     /// What a look leaves to be done, after a pause that doubles each time.
@@ -250,7 +277,7 @@ impl Queue {
         let factor = 1_i64.checked_shl(attempt.min(40)).unwrap_or(i64::MAX);
         let pause = self.limits.retry_ms.saturating_mul(factor).min(self.limits.give_up_ms);
         let due_ms = now_ms.saturating_add(pause);
-        Pending { hints, heard_ms, priority, due_ms, attempt: attempt.saturating_add(1), place: Place::Behind }
+        Pending { hints, heard_ms, priority, due_ms, attempt: attempt.saturating_add(1), place: Place::Behind, receipts: Vec::new() }
     }
 
     /// Those of the snapshots that a look was told of and that are still worth

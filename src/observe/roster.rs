@@ -1,12 +1,13 @@
 //! What the pollers saw: every table of every catalog, with its pointer.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
 use crate::lake::Pointer;
 use crate::model::ident::TableName;
+use crate::model::location::Location;
 
 /// Whether a table is known by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub struct CatalogHealth {
 struct Catalog {
     /// The pointer up to which a table was marked; `None` when it could not be.
     tables: HashMap<TableName, Option<String>>,
+    /// Whose metadata lies in a folder, or in the folder below it.
+    places: HashMap<Location, BTreeSet<TableName>>,
     listed_ms: Option<i64>,
     failures: u32,
     error: Option<String>,
@@ -95,6 +98,20 @@ impl Roster {
         }
     }
 
+    /// The tables that a location belongs to: an object of theirs, or a folder at or
+    /// below their own. By where their metadata lay when they were last listed.
+    pub fn at(&self, location: &str) -> BTreeSet<TableName> {
+        let mut place = Location::parse(location.trim_end_matches('/'));
+        let catalogs = self.lock();
+        loop {
+            let found: BTreeSet<TableName> = catalogs.values().filter_map(|c| c.places.get(&place)).flatten().cloned().collect();
+            if !found.is_empty() || place.key.is_empty() {
+                return found;
+            }
+            place = folder(place);
+        }
+    }
+
     /// How each catalog is doing, by name.
     pub fn health(&self) -> Vec<CatalogHealth> {
         let row = |(name, c): (&String, &Catalog)| CatalogHealth {
@@ -117,11 +134,12 @@ impl Roster {
 
     /// Compares a listing with the last one and takes its place. Moved tables
     /// stay news until [`Roster::marked`].
-    pub(super) fn listed(&self, catalog: &str, pointers: Vec<Pointer>, now_ms: i64) -> News {
+    pub fn listed(&self, catalog: &str, pointers: Vec<Pointer>, now_ms: i64) -> News {
         let mut catalogs = self.lock();
         let known = catalogs.entry(catalog.to_owned()).or_default();
         let mut before = std::mem::take(&mut known.tables);
         let mut news = News { tables: pointers.len(), ..News::default() };
+        let places = places(&pointers);
         for pointer in pointers {
             let seen = before.remove(&pointer.name).flatten();
             let moved = seen.as_ref() != Some(&pointer.metadata_location);
@@ -132,6 +150,7 @@ impl Roster {
         }
         news.vanished = before.into_keys().collect();
         news.vanished.sort();
+        known.places = places;
         known.listed_ms = Some(now_ms);
         known.failures = 0;
         known.error = None;
@@ -160,5 +179,55 @@ impl Roster {
         known.failures = known.failures.saturating_add(1);
         known.error = Some(error);
         known.failures
+    }
+}
+
+/// The folders of tables, by where their metadata files lie: the folder of such a
+/// file and, when it is called `metadata`, the one above.
+fn places(pointers: &[Pointer]) -> HashMap<Location, BTreeSet<TableName>> {
+    let mut places: HashMap<Location, BTreeSet<TableName>> = HashMap::new();
+    for pointer in pointers {
+        let metadata = folder(Location::parse(&pointer.metadata_location));
+        if metadata.key.ends_with("/metadata") {
+            places.entry(folder(metadata.clone())).or_default().insert(pointer.name.clone());
+        }
+        places.entry(metadata).or_default().insert(pointer.name.clone());
+    }
+    places
+}
+
+/// The folder that holds a location.
+fn folder(mut location: Location) -> Location {
+    let cut = location.key.rfind('/').unwrap_or(0);
+    location.key.truncate(cut);
+    location
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pointer(table: &str, metadata_location: &str) -> Pointer {
+        Pointer { name: TableName::new("lake", "db", table), metadata_location: metadata_location.into() }
+    }
+
+    #[test]
+    fn a_location_belongs_to_the_nearest_table_above_it() {
+        let roster = Roster::new(["lake".to_owned()]);
+        let pointers = vec![
+            pointer("a", "s3a://b/wh/a/metadata/1.metadata.json"),
+            pointer("inner", "s3://b/wh/a/inner/metadata/1.metadata.json"),
+            pointer("apart", "s3://b/meta/apart/1.metadata.json"),
+        ];
+        roster.listed("lake", pointers, 0);
+        let at = |location: &str| roster.at(location).into_iter().map(|name| name.table).collect::<Vec<_>>();
+        assert_eq!(at("s3://b/wh/a/metadata/2.metadata.json"), ["a"]);
+        assert_eq!(at("s3://b/wh/a"), ["a"]);
+        assert_eq!(at("s3n://b/wh/a/"), ["a"]);
+        assert_eq!(at("s3://b/wh/a/inner/data/f.parquet"), ["inner"]);
+        assert_eq!(at("s3://b/meta/apart/2.metadata.json"), ["apart"]);
+        for unknown in ["s3://b/wh/ab/metadata/1.metadata.json", "s3://other/wh/a", "s3://b/wh", "s3://b", "", "/"] {
+            assert!(at(unknown).is_empty(), "{unknown}");
+        }
     }
 }

@@ -9,10 +9,12 @@ use tokio::sync::broadcast;
 use crate::model::event::{Event, Heard};
 use crate::model::ident::{MAIN, TableName};
 use crate::model::partition::PartitionKey;
+use crate::observe::{Entrance, ledger};
 use crate::orient::traits;
 use crate::serve::backend::{
     Answer, Backend, Candidate, Error, Explained, Health, Page as Asked, PartitionRow, Partitions, TableLayout, label, names,
 };
+use crate::telemetry;
 
 use super::Loop;
 use super::book::{Page, Trouble, Waiting};
@@ -121,17 +123,26 @@ impl Backend for Loop {
             (None, None) => Some(format!("catalog {} was not listed yet", c.catalog)),
             (None, Some(_)) => None,
         };
-        let problems: Vec<String> = self.parts.roster.health().into_iter().filter_map(down).collect();
+        let mut problems: Vec<String> = self.parts.roster.health().into_iter().filter_map(down).collect();
+        // a source that is silent costs latency, and no call to this process
+        let ready = problems.is_empty();
+        let silent = self.parts.inbox.ledger().rows(self.now()).into_iter();
+        let told = |row: ledger::Row| Some(format!("{} {}: {}", telemetry::door_name(row.door), row.source, row.problem?));
+        problems.extend(silent.filter_map(told));
         let tables = self.book().len() as u64;
         let jobs = self.budget().running() as u64;
         Health {
-            ready: problems.is_empty(),
+            ready,
             problems,
             tables,
             pending: self.parts.inbox.depth().pending as u64,
             jobs,
             unknown_outcomes: self.unknown_outcomes() as u64,
         }
+    }
+
+    fn entrance(&self) -> Option<Arc<Entrance>> {
+        Some(Arc::clone(&self.entrance))
     }
 }
 

@@ -15,6 +15,7 @@ use crate::model::partition::PartitionKey;
 use crate::model::refusal::Refused;
 use crate::model::table::SpecInfo;
 use crate::model::traits::Traits;
+use crate::observe::Entrance;
 
 /// The loop, as the services see it.
 #[async_trait]
@@ -60,6 +61,12 @@ pub trait Backend: Send + Sync + 'static {
 
     /// How the process is doing.
     fn health(&self) -> Health;
+
+    /// Where the other doors meet, with the figures of every source; `None` for a
+    /// backend that has no other doors.
+    fn entrance(&self) -> Option<Arc<Entrance>> {
+        None
+    }
 }
 
 /// The answer to an event.
@@ -183,7 +190,7 @@ pub struct Explained {
 /// How the process is doing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Health {
-    /// Every part is up: each catalog was listed, and answered last time.
+    /// Each catalog was listed, and answered last time.
     pub ready: bool,
     /// What is wrong, in words.
     pub problems: Vec<String>,

@@ -130,6 +130,15 @@ impl Client {
         self.answer(LayoutClient::new(self.channel.clone()).watch_decisions(ask).await)
     }
 
+    /// Asks for every source of events.
+    ///
+    /// # Errors
+    /// When the sidecar does not answer.
+    pub async fn doors(&self) -> Result<Vec<v1::Door>, Error> {
+        let answer = self.answer(LayoutClient::new(self.channel.clone()).list_doors(timed(v1::ListDoorsRequest {})).await)?;
+        Ok(answer.doors)
+    }
+
     fn answer<T>(&self, answer: Result<tonic::Response<T>, Status>) -> Result<T, Error> {
         answer.map(tonic::Response::into_inner).map_err(|status| self.answered(&status))
     }

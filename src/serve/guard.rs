@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use subtle::ConstantTimeEq;
 use tonic::service::Interceptor;
 use tonic::{Request, Status};
@@ -36,6 +40,10 @@ impl fmt::Debug for Token {
     }
 }
 
+/// Why a call without the token is not taken.
+const NONE_SHOWN: &str = "no token was sent: send the header `authorization: Bearer <token>`";
+const NOT_OURS: &str = "the token is not the server's";
+
 /// Lets a call pass that shows the token, or any when there is none.
 #[derive(Clone, Debug)]
 pub(super) struct Guard(pub(super) Option<Token>);
@@ -44,11 +52,23 @@ impl Interceptor for Guard {
     fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
         let Some(token) = &self.0 else { return Ok(request) };
         match request.metadata().get("authorization") {
-            None => Err(Status::unauthenticated("no token was sent: send the header `authorization: Bearer <token>`")),
+            None => Err(Status::unauthenticated(NONE_SHOWN)),
             Some(header) if token.is_shown_by(header.as_bytes()) => Ok(request),
-            Some(_) => Err(Status::unauthenticated("the token is not the server's")),
+            Some(_) => Err(Status::unauthenticated(NOT_OURS)),
         }
     }
+}
+
+/// The same over HTTP.
+pub(super) async fn pass(State(guard): State<Guard>, request: axum::extract::Request, next: Next) -> Response {
+    let Some(token) = &guard.0 else { return next.run(request).await };
+    let why = match request.headers().get(header::AUTHORIZATION) {
+        None => NONE_SHOWN,
+        Some(shown) if token.is_shown_by(shown.as_bytes()) => return next.run(request).await,
+        Some(_) => NOT_OURS,
+    };
+    let said = axum::Json(serde_json::json!({ "error": why }));
+    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], said).into_response()
 }
 
 #[cfg(test)]

@@ -34,9 +34,24 @@ impl Hook {
         let taken = self.hear(event);
         match &taken {
             Ok((heard, _)) => telemetry::event_heard(Door::Grpc, *heard),
-            Err(_) => telemetry::event_rejected(Door::Grpc),
+            Err(refused) => {
+                telemetry::event_rejected(Door::Grpc);
+                self.note(refused);
+            }
         }
         taken
+    }
+
+    /// Notes an event that did not come as far as the inbox, which counts the others.
+    fn note(&self, refused: &Refused) {
+        let Some(entrance) = self.backend.entrance() else { return };
+        let source = entrance.ledger().source(Door::Grpc, "");
+        source.received(self.backend.now_ms());
+        let example = |why: &String| entrance.example(String::new(), why.clone());
+        match refused {
+            Refused::Invalid(why) => source.parked(example(why)),
+            Refused::NotFound(why) => source.dropped(example(why)),
+        }
     }
 
     fn hear(&self, event: &CommitEvent) -> Result<(Heard, String), Refused> {

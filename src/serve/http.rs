@@ -1,4 +1,5 @@
-//! `/metrics`, `/healthz` and `/readyz` over HTTP.
+//! Over HTTP: `/metrics`, `/healthz` and `/readyz`, and the HTTP door behind the
+//! token.
 
 use std::sync::Arc;
 
@@ -10,6 +11,8 @@ use axum::{Json, Router};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::backend::{Backend, Health};
+use super::guard::{self, Guard};
+use crate::observe;
 
 #[derive(Clone)]
 struct Shared {
@@ -17,12 +20,15 @@ struct Shared {
     metrics: PrometheusHandle,
 }
 
-pub(super) fn router(backend: Arc<dyn Backend>, metrics: PrometheusHandle) -> Router {
+pub(super) fn router(backend: Arc<dyn Backend>, metrics: PrometheusHandle, guard: Guard, max_bytes: usize) -> Router {
+    let door = backend.entrance().map(|entrance| observe::http::router(entrance, max_bytes));
+    let door = door.unwrap_or_default().layer(axum::middleware::from_fn_with_state(guard, guard::pass));
     Router::new()
         .route("/metrics", get(render))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .with_state(Shared { backend, metrics })
+        .merge(door)
 }
 
 async fn render(State(shared): State<Shared>) -> impl IntoResponse {

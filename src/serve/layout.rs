@@ -114,6 +114,11 @@ impl Layout for Layouts {
         Ok(Response::new(v1::WhyResponse { decisions: found.iter().map(map::decision).collect() }))
     }
 
+    async fn list_doors(&self, _: Request<v1::ListDoorsRequest>) -> Result<Response<v1::ListDoorsResponse>, Status> {
+        let rows = self.backend.entrance().map(|entrance| entrance.ledger().rows(self.backend.now_ms())).unwrap_or_default();
+        Ok(Response::new(v1::ListDoorsResponse { doors: rows.into_iter().map(map::door).collect() }))
+    }
+
     type WatchDecisionsStream = Pin<Box<dyn Stream<Item = Result<v1::WatchDecisionsResponse, Status>> + Send>>;
 
     async fn watch_decisions(&self, request: Request<v1::WatchDecisionsRequest>) -> Result<Response<Self::WatchDecisionsStream>, Status> {

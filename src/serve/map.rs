@@ -6,9 +6,10 @@ use crate::model::layout::Tier;
 use crate::model::partition::{PartitionKey, Value};
 use crate::model::refusal::Refused;
 use crate::model::traits::Traits;
+use crate::observe::ledger;
 use crate::proto::v1;
 use crate::proto::v1::partition_value::Value as Wire;
-use crate::telemetry::verdict_names;
+use crate::telemetry::{self, verdict_names};
 
 /// An id in decimal; empty without one.
 pub(super) fn id(id: Option<i64>) -> String {
@@ -161,5 +162,25 @@ fn traits(t: &Traits) -> v1::Traits {
         commit_rate: t.commit_rate,
         quiet_for_ms: t.quiet_for_ms,
         known_since_ms: t.known_since_ms,
+    }
+}
+
+/// A source of events with its figures.
+pub(super) fn door(row: ledger::Row) -> v1::Door {
+    let example = |e: ledger::Example| v1::DoorExample { at_ms: e.at_ms, place: e.place, reason: e.reason };
+    v1::Door {
+        door: telemetry::door_name(row.door).to_owned(),
+        source: row.source,
+        received: row.received,
+        accepted: row.accepted,
+        duplicate: row.duplicate,
+        ignored: row.ignored,
+        parked: row.parked,
+        dropped: row.dropped,
+        lag: row.lag,
+        staleness_ms: row.staleness_ms,
+        heard_ms: row.heard_ms,
+        problem: row.problem.unwrap_or_default(),
+        examples: row.examples.into_iter().map(example).collect(),
     }
 }

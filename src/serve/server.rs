@@ -31,9 +31,10 @@ use crate::proto::v1::layout_server::LayoutServer;
 pub struct Options {
     /// gRPC address; port 0 takes a free one.
     pub grpc: SocketAddr,
-    /// HTTP address of `/metrics` and `/healthz`; `None` for none.
+    /// HTTP address of `/metrics`, `/healthz` and the HTTP door; `None` for none.
     pub http: Option<SocketAddr>,
-    /// The token that gRPC callers must show (all services but health).
+    /// The token that callers must show: of all gRPC services but health, and of
+    /// the HTTP door.
     pub token: Option<Token>,
     /// Certificate and key of the gRPC address.
     pub tls: Option<Tls>,
@@ -115,8 +116,8 @@ pub async fn start(backend: Arc<dyn Backend>, options: &Options, metrics: Promet
     if let Some(addr) = options.http {
         let (listener, bound) = bind(addr).await?;
         http_addr = Some(bound);
-        let serving =
-            axum::serve(listener, http::router(backend.clone(), metrics.clone())).with_graceful_shutdown(stop.clone().cancelled_owned());
+        let router = http::router(backend.clone(), metrics.clone(), Guard(options.token.clone()), options.max_message_bytes);
+        let serving = axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
         tasks.push(tokio::spawn(async move {
             if let Err(error) = serving.await {
                 tracing::error!(%error, "the HTTP service ended");

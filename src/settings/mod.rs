@@ -10,6 +10,7 @@ mod cache;
 mod catalog;
 mod environment;
 mod journal;
+mod kafka;
 mod policy;
 mod poll;
 mod proxy;
@@ -33,6 +34,7 @@ use section::Section;
 pub use cache::Cache;
 pub use catalog::{Catalog, CatalogKind};
 pub use journal::Journal;
+pub use kafka::{Kafka, Topic as KafkaTopic};
 pub use policy::PolicySettings;
 pub use poll::Poll;
 pub use proxy::Proxy;
@@ -47,6 +49,8 @@ pub struct Settings {
     pub server: Server,
     /// Catalogs by the name under which engines know them.
     pub catalogs: BTreeMap<String, Catalog>,
+    /// Kafka topics to hear of commits from.
+    pub kafka: BTreeMap<String, Kafka>,
     /// Where the journal lies.
     pub journal: Journal,
     /// The cache of layouts.
@@ -140,6 +144,10 @@ impl Settings {
                 lines.push(format!("proxy    {} in front of {}", proxy.listen, proxy.upstream));
             }
         }
+        for (name, kafka) in &self.kafka {
+            let topics: Vec<String> = kafka.topics.iter().map(|t| format!("{} ({})", t.topic, t.format)).collect();
+            lines.push(format!("kafka    {name}: {} of {} as {}", topics.join(", "), kafka.brokers, kafka.group));
+        }
         for rule in &self.tables {
             lines.push(format!("table    {}", rule.pattern));
         }
@@ -159,15 +167,21 @@ impl Settings {
             "gb_hours_per_hour": self.budget.gb_hours_per_hour,
             "concurrent_jobs": self.budget.concurrent_jobs,
             "catalogs": self.catalogs.iter().map(catalog).collect::<Vec<_>>(),
+            "kafka": self.kafka.iter().map(|(name, k)| {
+                let topics: Vec<_> = k.topics.iter().map(|t| serde_json::json!({ "topic": t.topic, "format": t.format.name(), "catalog": t.catalog })).collect();
+                serde_json::json!({ "name": name, "brokers": k.brokers, "group": k.group, "topics": topics, "dead_letter": k.dead_letter })
+            }).collect::<Vec<_>>(),
             "tables": self.tables.iter().map(|rule| rule.pattern.as_str()).collect::<Vec<_>>(),
         })
     }
 
     fn from_section(mut top: Section<'_>, environment: &BTreeMap<String, String>) -> Self {
+        let catalogs = catalog::all(top.section("catalog"));
         let settings = Self {
             instance: top.read("instance", units::word),
             server: Server::from_section(top.section("server")),
-            catalogs: catalog::all(top.section("catalog")),
+            kafka: kafka::all(top.section("kafka"), &catalogs),
+            catalogs,
             journal: Journal::from_section(top.section("journal"), environment),
             cache: Cache::from_section(top.section("cache")),
             poll: Poll::from_section(top.section("poll")),

@@ -76,7 +76,8 @@ pub fn event_rejected(door: Door) {
     counter!(EVENTS, "door" => door_name(door), "result" => "rejected").increment(1);
 }
 
-fn door_name(door: Door) -> &'static str {
+/// A door's stable name.
+pub fn door_name(door: Door) -> &'static str {
     match door {
         Door::Grpc => "grpc",
         Door::Http => "http",
@@ -85,6 +86,49 @@ fn door_name(door: Door) -> &'static str {
         Door::Poll => "poll",
         Door::Cli => "cli",
         Door::Own => "own",
+    }
+}
+
+/// What a source has sent since the process began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceFigures {
+    /// Records or bodies received.
+    pub received: u64,
+    /// Events that marked a table.
+    pub accepted: u64,
+    /// Events heard of before.
+    pub duplicate: u64,
+    /// Records that are about no commit.
+    pub ignored: u64,
+    /// Records that could not be read.
+    pub parked: u64,
+    /// Events that name nothing that is looked after.
+    pub dropped: u64,
+    /// Records not absorbed yet, where any are held back.
+    pub lag: Option<u64>,
+    /// Age of the oldest of them, in milliseconds.
+    pub staleness_ms: Option<i64>,
+}
+
+/// A source as it stands.
+pub fn source(door: Door, source: &str, figures: &SourceFigures) {
+    let door = door_name(door);
+    let results = [
+        ("received", figures.received),
+        ("accepted", figures.accepted),
+        ("duplicate", figures.duplicate),
+        ("ignored", figures.ignored),
+        ("parked", figures.parked),
+        ("dropped", figures.dropped),
+    ];
+    for (result, count) in results {
+        counter!(SOURCE_EVENTS, "door" => door, "source" => source.to_owned(), "result" => result).absolute(count);
+    }
+    if let Some(lag) = figures.lag {
+        gauge!(SOURCE_LAG, "door" => door, "source" => source.to_owned()).set(lag as f64);
+    }
+    if let Some(ms) = figures.staleness_ms {
+        gauge!(SOURCE_STALENESS, "door" => door, "source" => source.to_owned()).set(ms as f64 / 1000.0);
     }
 }
 

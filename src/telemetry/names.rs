@@ -39,6 +39,9 @@ macro_rules! metrics {
 
 metrics! {
     EVENTS = Counter(labelled) "afterwrite_events_total": "Events heard, by door and result",
+    SOURCE_EVENTS = Counter(labelled) "afterwrite_source_events_total": "Records received from a source (topic, path, catalog), and what became of them",
+    SOURCE_LAG = Gauge(labelled) "afterwrite_source_lag": "Records of a source that are not absorbed yet",
+    SOURCE_STALENESS = Gauge(labelled) "afterwrite_source_staleness_seconds": "Age of the oldest record of a source that was read and is not absorbed",
     LISTINGS = Counter(labelled) "afterwrite_catalog_listings_total": "Listings of a catalog by the poller, by result",
     CATALOG_UP = Gauge(labelled) "afterwrite_catalog_up": "1 when the catalog answered its last listing, else 0",
     INBOX_PENDING = Gauge "afterwrite_inbox_pending": "Tables marked for a look that has not begun",

@@ -1,9 +1,13 @@
 //! The doors and the inbox behind them.
 
+mod decoders;
 mod doors;
 mod inbox;
+mod kafka;
 mod laws;
 mod poller;
+mod receipts;
+mod watermark;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

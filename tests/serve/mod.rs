@@ -1,6 +1,7 @@
 //! The services over a real server, with a backend made by hand.
 
 mod access;
+mod door;
 mod hook;
 mod hostile;
 mod http;
@@ -18,6 +19,7 @@ use afterwrite::model::ident::{TableIdent, TableName};
 use afterwrite::model::partition::{PartitionKey, Value};
 use afterwrite::model::refusal::{Refusal, Refused};
 use afterwrite::model::traits::Traits;
+use afterwrite::observe::Entrance;
 use afterwrite::proto::v1;
 use afterwrite::proto::v1::commit_hook_client::CommitHookClient;
 use afterwrite::proto::v1::layout_client::LayoutClient;
@@ -33,6 +35,7 @@ pub struct Fake {
     pub heard: Mutex<Vec<Event>>,
     pub answer: Mutex<Answer>,
     pub health: Mutex<Health>,
+    pub entrance: Mutex<Option<Arc<Entrance>>>,
     pub decisions: broadcast::Sender<Arc<Explained>>,
     /// When set, `get_layout` waits for it.
     pub gate: Mutex<Option<Arc<Notify>>>,
@@ -70,6 +73,7 @@ impl Fake {
             heard: Mutex::default(),
             answer: Mutex::new(Answer { heard: Heard::Accepted, note: String::new() }),
             health: Mutex::new(Health { ready: true, ..Health::default() }),
+            entrance: Mutex::default(),
             decisions: broadcast::channel(4).0,
             gate: Mutex::default(),
             entered: Notify::new(),
@@ -155,6 +159,10 @@ impl Backend for Fake {
 
     fn health(&self) -> Health {
         self.health.lock().unwrap().clone()
+    }
+
+    fn entrance(&self) -> Option<Arc<Entrance>> {
+        self.entrance.lock().unwrap().clone()
     }
 }
 

@@ -8,10 +8,10 @@ use super::world::{ACTING, World, append_small, data_files, event};
 use crate::fixture::{Table, row};
 
 /// A small generator of numbers, for the same run every time.
-struct Dice(u64);
+pub struct Dice(pub u64);
 
 impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+    pub fn roll(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }

@@ -3,6 +3,7 @@
 
 mod budgets;
 mod conflicts;
+mod doors;
 mod events;
 mod loops;
 mod restarts;

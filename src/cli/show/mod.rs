@@ -2,6 +2,7 @@
 //! text out. Ids are strings in JSON, so that no reader rounds them.
 
 mod decisions;
+mod doors;
 mod jobs;
 mod layout;
 mod work;
@@ -12,6 +13,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 pub use decisions::{decisions, decisions_json, watched};
+pub use doors::doors;
 pub use jobs::{JobRow, jobs};
 pub use layout::{inspect, inspect_json};
 pub use work::{CompactRow, PlanRow, compacts, plans};

@@ -218,3 +218,29 @@ fn a_plan_names_its_reason_and_its_files() {
     let line: serde_json::Value = serde_json::from_str(&plans(&[row], true)).unwrap();
     assert_eq!((&line["snapshot_id"], &line["inputs"][0]), (&"9007199254740993".into(), &"s3://b/t/a b.parquet".into()));
 }
+
+#[test]
+fn doors_are_shown_with_what_is_wrong_below_them() {
+    let door = v1::Door {
+        door: "kafka".into(),
+        source: "commits".into(),
+        received: 1200,
+        accepted: 3,
+        lag: Some(7),
+        staleness_ms: Some(1500),
+        problem: "brokers are\u{1b}[31m down".into(),
+        examples: vec![v1::DoorExample { at_ms: 0, place: "commits/0@3".into(), reason: "not JSON".into() }],
+        ..v1::Door::default()
+    };
+    let plain = v1::Door { door: "grpc".into(), ..v1::Door::default() };
+    let shown = doors(&[plain, door.clone()], false);
+    let last: Vec<&str> = shown.lines().rev().take(2).collect();
+    assert_eq!(
+        last,
+        ["kafka commits: last without a look commits/0@3 at 1970-01-01T00:00:00Z: not JSON", "kafka commits: brokers are\\u{1b}[31m down"]
+    );
+    assert!(shown.contains("1.5 s"), "{shown}");
+    let json: serde_json::Value = serde_json::from_str(&doors(&[door], true)).unwrap();
+    assert_eq!((&json["lag"], &json["staleness_ms"], &json["heard_ms"]), (&7.into(), &1500.into(), &serde_json::Value::Null));
+    assert_eq!(doors(&[], false), "nothing was heard yet");
+}

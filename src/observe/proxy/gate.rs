@@ -16,7 +16,7 @@ use super::names::Separator;
 use super::tap::{Body, Error, Room};
 use super::upstream::Upstream;
 use crate::lake::clock::Clock;
-use crate::model::event::Event;
+use crate::model::event::{Door, Event};
 use crate::model::ident::MAIN;
 use crate::observe::Inbox;
 use crate::telemetry;
@@ -57,10 +57,14 @@ pub struct Gate {
 impl Gate {
     /// Gives events on, less those of branches that nobody looks after.
     pub fn hear(&self, events: Vec<Event>) {
+        let source = self.inbox.ledger().source(Door::Proxy, &self.catalog);
         for event in events {
             let reference = event.reference.as_deref().unwrap_or(MAIN);
             if self.references.iter().any(|r| r == reference) {
-                telemetry::event_heard(event.door, self.inbox.hear(event));
+                source.received(event.heard_ms);
+                let heard = self.inbox.hear(event);
+                source.heard(heard);
+                telemetry::event_heard(Door::Proxy, heard);
             }
         }
     }

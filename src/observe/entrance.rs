@@ -1,0 +1,124 @@
+//! Where the doors meet: a draft becomes an event about one of our tables, or is
+//! dropped with the reason.
+
+use std::sync::Arc;
+
+use super::decode::{Draft, Foreign, Where};
+use super::inbox::Inbox;
+use super::ledger::{Example, Ledger, Source};
+use super::receipt::Receipt;
+use super::roster::Roster;
+use crate::lake::clock::Clock;
+use crate::model::event::{Door, Event, Heard};
+use crate::model::ident::{MAIN, TableName};
+use crate::telemetry;
+
+/// Resolves drafts and hears them.
+pub struct Entrance {
+    inbox: Inbox,
+    roster: Arc<Roster>,
+    clock: Arc<dyn Clock>,
+    catalogs: Vec<String>,
+}
+
+impl Entrance {
+    /// An entrance to an inbox. `catalogs` are the configured ones.
+    pub fn new(inbox: Inbox, roster: Arc<Roster>, clock: Arc<dyn Clock>, catalogs: Vec<String>) -> Self {
+        Self { inbox, roster, clock, catalogs }
+    }
+
+    /// Wall clock, in milliseconds since the epoch.
+    pub fn now_ms(&self) -> i64 {
+        self.clock.now_ms()
+    }
+
+    /// What each source has sent.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        self.inbox.ledger()
+    }
+
+    /// Marks the event's table; see [`Inbox::hear_for`].
+    pub fn hear(&self, source: &Source, event: Event, receipt: Option<&Receipt>) -> Heard {
+        let door = event.door;
+        let heard = self.inbox.hear_for(event, receipt);
+        source.heard(heard);
+        telemetry::event_heard(door, heard);
+        heard
+    }
+
+    /// The events of a draft: one for each table that it may be about. `catalog` is
+    /// our name of the catalog whose tables the source speaks of, when it is set.
+    ///
+    /// # Errors
+    /// Why it is about no table that is looked after.
+    pub fn resolve(&self, draft: Draft, door: Door, catalog: Option<&str>) -> Result<Vec<Event>, String> {
+        let Draft { table, uuid, reference, snapshots, certainty, files_added } = draft;
+        if let Some(reference) = reference.as_deref().filter(|r| *r != MAIN) {
+            return Err(format!("branch `{}` is not looked after: only `{MAIN}` is", clip(reference)));
+        }
+        let names = match table {
+            Where::Named(name) => vec![self.known(name)?],
+            Where::Foreign(name) => vec![self.name(name, catalog)?],
+            Where::At { location, or } => self.at(&location, or, catalog)?,
+        };
+        let heard_ms = self.now_ms();
+        let event = |table| Event { door, table, uuid, reference: None, snapshots: snapshots.clone(), certainty, files_added, heard_ms };
+        Ok(names.into_iter().map(event).collect())
+    }
+
+    /// A name that speaks of our catalogs.
+    fn known(&self, name: TableName) -> Result<TableName, String> {
+        match self.has(&name.catalog) {
+            true => Ok(name),
+            false => Err(format!("no catalog `{}` is configured; known catalogs: {}", clip(&name.catalog), self.listed())),
+        }
+    }
+
+    /// Another system's name of a table: in the catalog that is set for the source;
+    /// else in ours of the same name; else in the only one.
+    fn name(&self, foreign: Foreign, catalog: Option<&str>) -> Result<TableName, String> {
+        let said = foreign.catalog.as_deref();
+        let ours = match (catalog, self.catalogs.as_slice()) {
+            (Some(set), _) => set,
+            (None, [only]) => only,
+            (None, _) => said.filter(|name| self.has(name)).ok_or_else(|| {
+                let said = said.map(|name| format!(" (the event says `{}`)", clip(name))).unwrap_or_default();
+                format!("which catalog's table it is, is not said{said}: set `catalog`; known catalogs: {}", self.listed())
+            })?,
+        };
+        self.known(TableName { catalog: ours.to_owned(), namespace: foreign.namespace, table: foreign.table })
+    }
+
+    fn at(&self, location: &str, or: Option<Foreign>, catalog: Option<&str>) -> Result<Vec<TableName>, String> {
+        let found = self.roster.at(location).into_iter().filter(|name| catalog.is_none_or(|set| set == name.catalog));
+        let found: Vec<TableName> = found.collect();
+        match or {
+            _ if !found.is_empty() => Ok(found),
+            Some(foreign) => Ok(vec![self.name(foreign, catalog)?]),
+            None => Err(format!("no known table lies at `{}`", clip(location))),
+        }
+    }
+
+    fn has(&self, catalog: &str) -> bool {
+        self.catalogs.iter().any(|known| known == catalog)
+    }
+
+    fn listed(&self) -> String {
+        if self.catalogs.is_empty() { "none".to_owned() } else { self.catalogs.join(", ") }
+    }
+
+    /// What a sender should know about a name; see [`Roster::note`].
+    pub fn note(&self, name: &TableName) -> String {
+        self.roster.note(name)
+    }
+
+    /// An example of now.
+    pub fn example(&self, place: String, reason: String) -> Example {
+        Example { at_ms: self.now_ms(), place, reason }
+    }
+}
+
+/// The beginning of a text, for a reason.
+fn clip(text: &str) -> String {
+    text.chars().take(128).collect()
+}
