@@ -1,6 +1,6 @@
 //! What a snapshot changed, read from the manifests that it wrote itself.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
@@ -75,12 +75,7 @@ impl Change {
                 Direction::Forward => (&moves.added, &moves.removed),
                 Direction::Back => (&moves.removed, &moves.added),
             };
-            for file in enter {
-                layout.add(key, *file)?;
-            }
-            for file in leave {
-                layout.remove(key, *file)?;
-            }
+            layout.alter(key, enter, leave)?;
         }
         Ok(())
     }
@@ -92,8 +87,8 @@ impl Change {
     }
 
     /// The partitions it touched.
-    pub fn touched(&self) -> BTreeSet<PartitionKey> {
-        self.moves.keys().cloned().collect()
+    pub fn touched(&self) -> impl Iterator<Item = &PartitionKey> {
+        self.moves.keys()
     }
 
     fn take(&mut self, entry: &Entry) {
