@@ -1,7 +1,6 @@
 //! The partitions of one table, packed: an ordered map that shares with earlier
 //! versions of itself what did not change.
 
-use std::borrow::Borrow;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -125,15 +124,15 @@ impl Partitions {
 
     /// Packed keys and rows, in order.
     pub(super) fn packed(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.rows.iter().map(|(key, row)| (key.borrow(), row.borrow()))
+        self.rows.iter().map(|(key, row)| (&**key, &**row))
     }
 
     /// Packed keys with their rows in a later version where that has others;
     /// `None` for a partition that is gone.
     pub(super) fn packed_diff<'a>(&'a self, now: &'a Self) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> {
         self.rows.diff(&now.rows).map(|item| match item {
-            DiffItem::Add(key, row) | DiffItem::Update { new: (key, row), .. } => (key.borrow(), Some(row.borrow())),
-            DiffItem::Remove(key, _) => (key.borrow(), None),
+            DiffItem::Add(key, row) | DiffItem::Update { new: (key, row), .. } => (&**key, Some(&**row)),
+            DiffItem::Remove(key, _) => (&**key, None),
         })
     }
 

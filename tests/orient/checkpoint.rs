@@ -87,7 +87,7 @@ fn a_process_killed_after_any_look_has_saved_it_whatever_the_size_of_the_table()
     let saved = block_on(checkpoints.load(&Key::of(&world.view))).unwrap().unwrap();
     assert_eq!(saved.log.len(), 5);
     let bytes: usize = saved.log.iter().map(Vec::len).sum();
-    assert!(bytes / 5 < 400 && saved.base.len() > 100_000, "records of {} bytes beside a base of {}", bytes / 5, saved.base.len());
+    assert!(bytes / 5 < 400 && saved.base.len() > 50_000, "records of {} bytes beside a base of {}", bytes / 5, saved.base.len());
 }
 
 #[test]
@@ -211,7 +211,8 @@ fn a_state_that_could_not_be_saved_is_saved_by_the_next_flush_and_its_log_goes_o
     look(&orient, &world.load());
     world.reads();
     let restarted = Orient::new(1 << 30, checkpoints.clone());
-    assert_eq!((right_look(&restarted, &world.load()).how, world.reads()), (How::Unchanged, 5 + 1));
+    // the recomputation alone reads the five manifests
+    assert_eq!((right_look(&restarted, &world.load()).how, world.reads()), (How::Unchanged, 5));
     assert_eq!(block_on(checkpoints.load(&Key::of(&world.view))).unwrap().unwrap().log.len(), 1);
 }
 
