@@ -35,7 +35,8 @@ impl Act {
     ///
     /// Invariants checked: a job of a living process is left alone; an attempt
     /// that may have asked the catalog is resolved on a fresh load before
-    /// anything is removed; nothing is removed without proof. A job is taken over
+    /// anything is removed, and shut out where it could still land; nothing is
+    /// removed without proof. A job is taken over
     /// before it is looked at, so that a process that was only slow can no longer
     /// commit files that are removed here.
     ///
@@ -82,10 +83,13 @@ impl Act {
                 Ok(Look::Seen(Resolution::Landed { snapshot_id }, _)) => Some(AttemptState::Landed { snapshot_id }),
                 Ok(Look::Seen(resolution @ Resolution::NotLanded, _)) => Some(AttemptState::Lost { loss: Loss::Seen(resolution) }),
                 Ok(Look::Gone) => Some(AttemptState::GivenUp),
-                Ok(Look::Seen(Resolution::Open { reason: open }, _)) => {
-                    reason = open;
-                    job.cancel.then_some(AttemptState::GivenUp)
-                }
+                Ok(Look::Seen(Resolution::Open { reason: open }, table)) => match table.fence(asserted).await {
+                    Ok(true) => Some(AttemptState::Lost { loss: Loss::Seen(Resolution::NotLanded) }),
+                    fenced => {
+                        reason = fenced.err().map_or(open, |error| error.to_string());
+                        job.cancel.then_some(AttemptState::GivenUp)
+                    }
+                },
                 Err(error) => {
                     reason = error.to_string();
                     None

@@ -103,6 +103,16 @@ pub trait Table: Send + Sync {
     /// metadata location on which the attempt's swap depended.
     fn find_attempt(&self, attempt: &AttemptId, asserted: &str) -> Resolution;
 
+    /// Shuts out every commit request that asserted this metadata location and was
+    /// sent before: `true` when the table stands there and none of them can land
+    /// any more, which proves that none has. `false` where there is no means.
+    ///
+    /// # Errors
+    /// When it is not known to be done: nothing is proven.
+    async fn fence(&self, _asserted: &str) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Rolls the branch back from our replace snapshot, while it is the head, to
     /// its parent.
     async fn undo(&self, snapshot_id: i64, commit: &Commit<'_>) -> Result<Outcome>;

@@ -103,6 +103,7 @@ async fn postgres_keeps_the_promises_of_a_catalog() {
     let catalog = unique("pg");
     let (one, two) = (open(&uri, &catalog).await, open(&uri, &catalog).await);
     promises::hold(Arc::new(one), Arc::new(two), &format!("file:{}/w", dir.path().display())).await;
+    promises::hold_fences(&open(&uri, &catalog).await, &open(&uri, &catalog).await).await;
 }
 
 #[tokio::test]

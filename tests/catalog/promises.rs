@@ -92,3 +92,20 @@ async fn metadata_is_written_as_the_properties_say(one: &dyn Catalog, root: &str
     assert!(Store::new(&now.io).read(at).await.unwrap().starts_with(&[0x1f, 0x8b]));
     assert_eq!(now.metadata.metadata_log().len(), 2);
 }
+
+/// Of catalogs that can shut lost requests out.
+pub async fn hold_fences(one: &dyn Catalog, two: &dyn Catalog) {
+    let base = one.load(&name(one.name())).await.unwrap().unwrap();
+    assert!(two.fence(&base.name, &base.metadata_location).await.unwrap());
+
+    // a request that was on its way comes late
+    let late = one.commit(&base, same_table(&base), set("late", "yes"), &Recorder::default()).await.unwrap();
+    assert_eq!(late, Answer::Moved);
+    let fresh = two.load(&base.name).await.unwrap().unwrap();
+    assert_eq!((&fresh.metadata_location, fresh.metadata.properties().get("late")), (&base.metadata_location, None));
+
+    // what is asked afterwards lands, once, and a fence comes too late for it
+    let landed = two.commit(&fresh, same_table(&fresh), set("next", "yes"), &Recorder::default()).await.unwrap();
+    assert!(matches!(landed, Answer::Landed(_)), "{landed:?}");
+    assert!(!one.fence(&base.name, &base.metadata_location).await.unwrap());
+}

@@ -25,6 +25,8 @@ async fn sqlite_keeps_the_promises_of_a_catalog() {
     let dir = tempfile::tempdir().unwrap();
     let (one, two) = (open(dir.path(), true).await.unwrap(), open(dir.path(), true).await.unwrap());
     promises::hold(Arc::new(one), Arc::new(two), &format!("file:{}/w", dir.path().display())).await;
+    let (one, two) = (open(dir.path(), true).await.unwrap(), open(dir.path(), true).await.unwrap());
+    promises::hold_fences(&one, &two).await;
 }
 
 #[tokio::test]

@@ -77,6 +77,22 @@ async fn a_spliced_compaction_killed_at_any_point_is_closed_by_the_next() {
     origin.assert_whole(1).await;
 }
 
+/// Nobody else commits: the pointer stands where the lost request would change it.
+#[tokio::test]
+async fn a_table_that_stands_still_is_free_again_after_a_kill_at_any_point() {
+    for &point in KillPoint::ALL {
+        let world = World::of_one_partition().await;
+        crash(&world, point).await;
+
+        let recovered = world.place.run(&["compact", NAME, "--json"]).await.expect(0);
+
+        let landed = has_landed(point);
+        assert_eq!(recovered.each("result"), [if landed { "left" } else { "committed" }], "{point}: {}", recovered.err);
+        assert!(world.jobs().await.iter().all(|job| job.state.is_final()), "{point}");
+        world.assert_whole(1).await;
+    }
+}
+
 /// A recovery passes two of the points itself.
 #[tokio::test]
 async fn a_recovery_that_is_killed_too_is_closed_by_the_next() {

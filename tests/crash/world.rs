@@ -36,6 +36,16 @@ impl World {
         Self::of(place, table).await
     }
 
+    /// One partition of small files.
+    pub async fn of_one_partition() -> Self {
+        let place = Place::new("");
+        let table = Table::plain().past().in_sqlite(place.path()).create().await;
+        for n in 0..4 {
+            table.append((0..5).map(|i| row(n * 5 + i, "v", 0))).await;
+        }
+        Self::of(place, table).await
+    }
+
     /// Two files whose row groups are healthy enough to be copied.
     pub async fn to_splice() -> Self {
         let place = Place::new("");

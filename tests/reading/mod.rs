@@ -238,7 +238,8 @@ impl Lake {
         assert!(!specs.is_empty());
         let metadata = Arc::new(draft);
         assert_eq!(metadata.format_version(), FormatVersion::V2);
-        let loaded = Loaded { name: name(), metadata_location: format!("{root}/v1.metadata.json"), metadata: metadata.clone(), io };
+        let loaded =
+            Loaded { name: name(), metadata_location: format!("{root}/v1.metadata.json"), metadata: metadata.clone(), io, fence: None };
         IcebergTable { view: view(&metadata, &root), loaded, catalog: Arc::new(NoCatalog) }
     }
 

@@ -77,6 +77,10 @@ impl Table for IcebergTable {
         commit::find_attempt(self, attempt, asserted)
     }
 
+    async fn fence(&self, asserted: &str) -> Result<bool> {
+        self.catalog.fence(&self.loaded.name, asserted).await
+    }
+
     async fn undo(&self, snapshot_id: i64, commit: &Commit<'_>) -> Result<Outcome> {
         commit::undo(self, snapshot_id, commit).await
     }

@@ -212,7 +212,7 @@ impl Catalog for MemoryCatalog {
         let Some(metadata_location) = pointer else { return Ok(None) };
         let bytes = Store::new(&self.io).read(&metadata_location).await?;
         let metadata = Arc::new(metadata_file::decode(&bytes, &metadata_location)?);
-        Ok(Some(Loaded { name: name.clone(), metadata_location, metadata, io: self.io.clone() }))
+        Ok(Some(Loaded { name: name.clone(), metadata_location, metadata, io: self.io.clone(), fence: None }))
     }
 
     async fn glance(&self, name: &TableName, reference: &str) -> Result<Option<Glance>> {
@@ -250,6 +250,6 @@ impl Catalog for MemoryCatalog {
             return Err(Error::Setup(format!("create {name}: the table exists")));
         }
         state.pointers.insert(name.clone(), location.clone());
-        Ok(Loaded { name: name.clone(), metadata_location: location, metadata: Arc::new(metadata), io: self.io.clone() })
+        Ok(Loaded { name: name.clone(), metadata_location: location, metadata: Arc::new(metadata), io: self.io.clone(), fence: None })
     }
 }

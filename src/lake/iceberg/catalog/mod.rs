@@ -27,6 +27,9 @@ pub struct Loaded {
     pub metadata: Arc<TableMetadata>,
     /// Access to its files.
     pub io: FileIO,
+    /// What the catalog's swap asserts beside the pointer, so that
+    /// [`Catalog::fence`] can shut out requests that were lost.
+    pub fence: Option<String>,
 }
 
 /// The catalog's answer to one commit request.
@@ -76,6 +79,23 @@ pub trait Catalog: Send + Sync {
         updates: Vec<TableUpdate>,
         control: &dyn Control,
     ) -> Result<Answer>;
+
+    /// Whether a commit lands only while the pointer is the asserted one, so that
+    /// a pointer that moved shuts it out. A catalog that compares the heads of
+    /// branches does not.
+    fn asserts_pointer(&self) -> bool {
+        false
+    }
+
+    /// Shuts out every commit request that asserted this location and was sent
+    /// before: `true` when the pointer stands there and none of them can land any
+    /// more; `false` when it stands elsewhere, or the catalog has no means.
+    ///
+    /// # Errors
+    /// When the catalog did not say that it is done: nothing is proven.
+    async fn fence(&self, _name: &TableName, _asserted: &str) -> Result<bool> {
+        Ok(false)
+    }
 
     /// Creates a table (and its namespace, where it is missing) from complete metadata.
     async fn create(&self, name: &TableName, metadata: TableMetadata) -> Result<Loaded>;

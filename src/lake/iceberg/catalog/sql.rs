@@ -58,6 +58,8 @@ struct Swap<'a> {
     catalog: &'a str,
     name: &'a TableName,
     from: &'a str,
+    /// What the row holds as its previous location.
+    before: Option<&'a str>,
     to: &'a str,
 }
 
@@ -88,10 +90,10 @@ impl SqlCatalog {
         Some(format!("{warehouse}/{}/{}", name.namespace.join("/"), name.table))
     }
 
-    async fn read(&self, name: &TableName, location: String) -> Result<Loaded> {
+    async fn read(&self, name: &TableName, location: String, fence: Option<String>) -> Result<Loaded> {
         let bytes = Store::new(&self.io).read(&location).await?;
         let metadata = Arc::new(metadata_file::decode(&bytes, &location)?);
-        Ok(Loaded { name: name.clone(), metadata_location: location, metadata, io: self.io.clone() })
+        Ok(Loaded { name: name.clone(), metadata_location: location, metadata, io: self.io.clone(), fence })
     }
 
     fn failed(&self, what: &str, error: sqlx::Error) -> Error {
@@ -117,7 +119,7 @@ impl Catalog for SqlCatalog {
     async fn load(&self, name: &TableName) -> Result<Option<Loaded>> {
         let found = self.database.pointer(&self.name, name).await.map_err(|e| self.failed(&format!("load {name}"), e))?;
         match found {
-            Some(location) => self.read(name, location).await.map(Some),
+            Some((location, previous)) => self.read(name, location, previous).await.map(Some),
             None => Ok(None),
         }
     }
@@ -125,9 +127,21 @@ impl Catalog for SqlCatalog {
     async fn glance(&self, name: &TableName, reference: &str) -> Result<Option<Glance>> {
         let found = self.database.pointer(&self.name, name).await.map_err(|e| self.failed(&format!("load {name}"), e))?;
         match found {
-            Some(location) => Glance::read(&self.io, name, location, reference).await.map(Some),
+            Some((location, _)) => Glance::read(&self.io, name, location, reference).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    fn asserts_pointer(&self) -> bool {
+        true
+    }
+
+    /// Changes the row's previous location, which every swap asserts beside the
+    /// pointer and no reader of a catalog uses. A swap that holds the row makes
+    /// this wait, and is seen by it.
+    async fn fence(&self, name: &TableName, asserted: &str) -> Result<bool> {
+        let mark = format!("fenced-by-afterwrite:{:016x}{:016x}", self.chance.next(), self.chance.next());
+        self.database.fence(&self.name, name, asserted, &mark).await.map_err(|e| self.failed(&format!("fence {name}"), e))
     }
 
     /// Writes the metadata file, then moves the pointer by one `UPDATE` that
@@ -136,7 +150,8 @@ impl Catalog for SqlCatalog {
     /// Invariants checked:
     /// * those of staging: requirements hold on the base, files are known and
     ///   durable before the swap;
-    /// * the row still holds the base's location in the statement that replaces it.
+    /// * the row still holds the base's location, and the previous one that it was
+    ///   read with, in the statement that replaces them.
     ///
     /// A crash before the `UPDATE` leaves the metadata file; one after it is
     /// resolved by whoever loads the table and looks for the attempt.
@@ -152,7 +167,8 @@ impl Catalog for SqlCatalog {
             Staged::Ready(location) => location,
             Staged::Answered(answer) => return Ok(answer),
         };
-        let swap = Swap { catalog: &self.name, name: &base.name, from: &base.metadata_location, to: &location };
+        let swap =
+            Swap { catalog: &self.name, name: &base.name, from: &base.metadata_location, before: base.fence.as_deref(), to: &location };
         match self.database.swap(&swap).await {
             Verdict::Applied => Ok(Answer::Landed(location)),
             Verdict::Moved => Ok(Answer::Moved),
@@ -171,7 +187,7 @@ impl Catalog for SqlCatalog {
         let location = metadata_file::next_location(&metadata, None, self.chance.as_ref());
         Store::new(&self.io).write(&location, bytes.into()).await?;
         match self.database.insert(&self.name, name, &location).await {
-            Ok(()) => self.read(name, location).await,
+            Ok(()) => self.read(name, location, None).await,
             Err(sqlx::Error::Database(e)) if e.is_unique_violation() => Err(setup("the table exists".into())),
             Err(e) => Err(self.failed(&format!("create {name}"), e)),
         }

@@ -17,8 +17,8 @@ const CLOCK_TOLERANCE_MS: i64 = 60_000;
 ///
 /// * A snapshot has the attempt's id: landed.
 /// * The pointer is the asserted one: the swap may still come.
-/// * The branch's head is not newer than the asserted metadata: a catalog that
-///   compares heads, not pointers, could still apply it.
+/// * The branch's head is not newer than the asserted metadata, in a catalog that
+///   compares heads, not pointers: it could still apply it.
 /// * A snapshot that may be younger than the attempt has lost its parent: it may
 ///   descend from ours, which an expiry may have dropped while our files live.
 /// * Otherwise it is proven that no snapshot of the table is ours or descends
@@ -36,7 +36,8 @@ pub fn find_attempt(table: &IcebergTable, attempt: &AttemptId, asserted: &str) -
         return open(format!("the metadata log does not reach back to {asserted}"));
     };
     let head = metadata.snapshot_for_ref(&table.view.reference);
-    if head.is_none_or(|head| head.timestamp_ms() <= base.timestamp_ms) {
+    let stands = head.is_none_or(|head| head.timestamp_ms() <= base.timestamp_ms);
+    if stands && !table.catalog.asserts_pointer() {
         return open("no snapshot has followed on the one the commit is based on: it may land yet".into());
     }
     let since = base.timestamp_ms.saturating_sub(CLOCK_TOLERANCE_MS);

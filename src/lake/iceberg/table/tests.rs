@@ -50,6 +50,7 @@ fn json_of(change: impl FnOnce(&mut serde_json::Value)) -> serde_json::Value {
 fn table(reference: &str, change: impl FnOnce(&mut serde_json::Value)) -> IcebergTable {
     let io = file_io(&BTreeMap::new());
     let loaded = Loaded {
+        fence: None,
         name: TableName::new("lake", "db", "t"),
         metadata_location: "memory://t/metadata/m".into(),
         metadata: metadata(change),

@@ -80,13 +80,13 @@ impl Database {
         }
     }
 
-    /// The pointer of one table.
-    pub async fn pointer(&self, catalog: &str, name: &TableName) -> sqlx::Result<Option<String>> {
-        let sql = self.text("SELECT metadata_location FROM iceberg_tables WHERE catalog_name = $1 AND table_namespace = $2 AND table_name = $3 AND metadata_location IS NOT NULL").await?;
+    /// The pointer of one table, and the location before it.
+    pub async fn pointer(&self, catalog: &str, name: &TableName) -> sqlx::Result<Option<(String, Option<String>)>> {
+        let sql = self.text("SELECT metadata_location, previous_metadata_location FROM iceberg_tables WHERE catalog_name = $1 AND table_namespace = $2 AND table_name = $3 AND metadata_location IS NOT NULL").await?;
         let namespace = name.namespace_path();
         match &self.pool {
-            Pool::Sqlite(pool) => sqlx::query_scalar(&sql).bind(catalog).bind(namespace).bind(&name.table).fetch_optional(pool).await,
-            Pool::Postgres(pool) => sqlx::query_scalar(&sql).bind(catalog).bind(namespace).bind(&name.table).fetch_optional(pool).await,
+            Pool::Sqlite(pool) => sqlx::query_as(&sql).bind(catalog).bind(namespace).bind(&name.table).fetch_optional(pool).await,
+            Pool::Postgres(pool) => sqlx::query_as(&sql).bind(catalog).bind(namespace).bind(&name.table).fetch_optional(pool).await,
         }
     }
 
@@ -114,12 +114,36 @@ impl Database {
     /// Moves a table's pointer, in one try.
     pub async fn swap(&self, swap: &Swap<'_>) -> Verdict {
         let sql = "UPDATE iceberg_tables SET metadata_location = $1, previous_metadata_location = $2 \
-            WHERE catalog_name = $3 AND table_namespace = $4 AND table_name = $5 AND metadata_location = $2";
+            WHERE catalog_name = $3 AND table_namespace = $4 AND table_name = $5 AND metadata_location = $2 \
+            AND previous_metadata_location IS NOT DISTINCT FROM $6";
         match (self.text(sql).await, &self.pool) {
             (Err(e), _) => Verdict::Later(e.into()),
             (Ok(sql), Pool::Sqlite(pool)) => sqlite::swap(pool, &sql, swap).await,
             (Ok(sql), Pool::Postgres(pool)) => postgres::swap(pool, &sql, swap).await,
         }
+    }
+
+    /// Changes a table's previous location while its pointer is this one; `false`
+    /// when it is another.
+    pub async fn fence(&self, catalog: &str, name: &TableName, location: &str, mark: &str) -> sqlx::Result<bool> {
+        let sql = "UPDATE iceberg_tables SET previous_metadata_location = $1 \
+            WHERE catalog_name = $2 AND table_namespace = $3 AND table_name = $4 AND metadata_location = $5";
+        let (sql, namespace) = (self.text(sql).await?, name.namespace_path());
+        let rows = match &self.pool {
+            Pool::Sqlite(pool) => {
+                let update = sqlx::query(&sql).bind(mark).bind(catalog).bind(namespace).bind(&name.table).bind(location);
+                update.execute(pool).await?.rows_affected()
+            }
+            Pool::Postgres(pool) => {
+                let mut transaction = pool.begin().await?;
+                sqlx::query(postgres::LOCK_TIMEOUT).execute(&mut *transaction).await?;
+                let update = sqlx::query(&sql).bind(mark).bind(catalog).bind(namespace).bind(&name.table).bind(location);
+                let rows = update.execute(&mut *transaction).await?.rows_affected();
+                transaction.commit().await?;
+                rows
+            }
+        };
+        Ok(rows > 0)
     }
 
     /// A statement over tables only.

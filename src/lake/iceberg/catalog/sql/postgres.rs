@@ -29,14 +29,20 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 pub const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the `UPDATE` may wait for the row; below [`PATIENCE`], so that the
 /// server speaks first.
-const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '20s'";
+pub const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '20s'";
 
 pub async fn swap(pool: &PgPool, sql: &str, swap: &Swap<'_>) -> Verdict {
     let update = async {
         let mut transaction = pool.begin().await?;
         sqlx::query(LOCK_TIMEOUT).execute(&mut *transaction).await?;
         let update = sqlx::query(sql).bind(swap.to).bind(swap.from).bind(swap.catalog);
-        let rows = update.bind(swap.name.namespace_path()).bind(&swap.name.table).execute(&mut *transaction).await?.rows_affected();
+        let rows = update
+            .bind(swap.name.namespace_path())
+            .bind(&swap.name.table)
+            .bind(swap.before)
+            .execute(&mut *transaction)
+            .await?
+            .rows_affected();
         Ok((transaction, rows))
     };
     let (transaction, rows) = match tokio::time::timeout(PATIENCE, update).await {

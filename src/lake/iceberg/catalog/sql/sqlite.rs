@@ -33,7 +33,7 @@ pub async fn swap(pool: &SqlitePool, sql: &str, swap: &Swap<'_>) -> Verdict {
         Err(error) => return Verdict::Later(error.into()),
     };
     let update = sqlx::query(sql).bind(swap.to).bind(swap.from).bind(swap.catalog);
-    match update.bind(swap.name.namespace_path()).bind(&swap.name.table).execute(&mut *connection).await {
+    match update.bind(swap.name.namespace_path()).bind(&swap.name.table).bind(swap.before).execute(&mut *connection).await {
         Ok(done) if done.rows_affected() == 0 => Verdict::Moved,
         Ok(_) => Verdict::Applied,
         Err(error) => judge(error),
