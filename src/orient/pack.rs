@@ -320,7 +320,8 @@ mod tests {
     }
 
     fn any_row() -> impl Strategy<Value = (PartitionLayout, Option<Heard>)> {
-        let tier = prop_oneof![3 => Just(Tier::default()), 1 => (any::<u32>(), any::<u64>()).prop_map(|(files, bytes)| Tier { files, bytes })];
+        let tier =
+            prop_oneof![3 => Just(Tier::default()), 1 => (any::<u32>(), any::<u64>()).prop_map(|(files, bytes)| Tier { files, bytes })];
         let small = proptest::collection::vec(tier, TIERS).prop_map(|tiers| {
             let mut small = [Tier::default(); TIERS];
             small.copy_from_slice(&tiers);

@@ -86,9 +86,7 @@ impl Partitions {
         self.rows.diff(&now.rows).map(move |item| match item {
             DiffItem::Add(key, row) => Differing { key: unpack_key(key), before: None, after: sums(row) },
             DiffItem::Remove(key, row) => Differing { key: unpack_key(key), before: sums(row), after: None },
-            DiffItem::Update { old: (key, old), new: (_, new) } => {
-                Differing { key: unpack_key(key), before: sums(old), after: sums(new) }
-            }
+            DiffItem::Update { old: (key, old), new: (_, new) } => Differing { key: unpack_key(key), before: sums(old), after: sums(new) },
         })
     }
 
@@ -99,11 +97,7 @@ impl Partitions {
 
     /// Changes one partition's sums; it comes into being with its first file and
     /// goes with its last. An error changes nothing.
-    pub(super) fn edit(
-        &mut self,
-        key: &PartitionKey,
-        change: impl FnOnce(&mut PartitionLayout) -> Result<(), Drift>,
-    ) -> Result<(), Drift> {
+    pub(super) fn edit(&mut self, key: &PartitionKey, change: impl FnOnce(&mut PartitionLayout) -> Result<(), Drift>) -> Result<(), Drift> {
         let key = pack::key(key);
         let (mut layout, heard) = self.row(&key).unwrap_or_default();
         change(&mut layout)?;

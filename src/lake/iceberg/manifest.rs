@@ -105,9 +105,8 @@ pub async fn list(table: &IcebergTable, snapshot_id: i64) -> Result<Vec<Manifest
 
 /// As [`list`], of a table of which only the metadata, read from `location`, is at hand.
 pub(super) async fn list_of(metadata: &TableMetadata, io: &FileIO, location: &str, snapshot_id: i64) -> Result<Vec<ManifestRef>> {
-    let snapshot = metadata
-        .snapshot_by_id(snapshot_id)
-        .ok_or_else(|| Error::NotFound { path: format!("snapshot {snapshot_id} of {location}") })?;
+    let snapshot =
+        metadata.snapshot_by_id(snapshot_id).ok_or_else(|| Error::NotFound { path: format!("snapshot {snapshot_id} of {location}") })?;
     let path = snapshot.manifest_list();
     if path.is_empty() {
         return Err(Error::damaged(location, format!("snapshot {snapshot_id} has no manifest list")));

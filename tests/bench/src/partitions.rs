@@ -119,7 +119,10 @@ impl Table for Made {
             snapshot_id: manifest.added_snapshot_id,
             content: Content::Data,
             key: FileKey { path: format!("memory://t/data/{commit}-{n}.parquet").into(), offset: None },
-            partition: PartitionKey { spec_id: 1, tuple: [Some(Value::Int(20_000 + (n / 64) as i32)), Some(Value::Int((n % 64) as i32))].into() },
+            partition: PartitionKey {
+                spec_id: 1,
+                tuple: [Some(Value::Int(20_000 + (n / 64) as i32)), Some(Value::Int((n % 64) as i32))].into(),
+            },
             records: 10_000,
             bytes: 3_000_000 + (n as u64 * 7_919) % 1_000_000,
         };
