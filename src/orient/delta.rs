@@ -52,10 +52,14 @@ pub enum Direction {
 impl Change {
     /// Reads what a snapshot changed: of the manifests in its list those that it
     /// added, of their entries those that are its own. Entries carried over, by
-    /// a merge of manifests for instance, are not its own.
-    pub async fn read(table: &dyn Table, snapshot_id: i64, reads: &mut Reads) -> Result<Self> {
-        let mut manifests = table.manifests(snapshot_id).await?;
-        manifests.retain(|m| m.added_snapshot_id == snapshot_id);
+    /// a merge of manifests for instance, are not its own. `list` is the snapshot's
+    /// manifest list, where it is at hand.
+    pub async fn read(table: &dyn Table, snapshot_id: i64, list: Option<&[ManifestRef]>, reads: &mut Reads) -> Result<Self> {
+        let added = |manifest: &&ManifestRef| manifest.added_snapshot_id == snapshot_id;
+        let manifests: Vec<ManifestRef> = match list {
+            Some(list) => list.iter().filter(added).cloned().collect(),
+            None => table.manifests(snapshot_id).await?.iter().filter(added).cloned().collect(),
+        };
         let mut change = Self::default();
         let mut entries = entries_of(table, &manifests);
         while let Some((manifest, entries)) = entries.try_next().await? {

@@ -42,12 +42,12 @@ impl Look<'_> {
 
     async fn walk(&self, state: &Arc<TableState>, undo: &[i64], forward: &[i64]) -> Result<Absorbed> {
         let mut reads = Reads::default();
-        let (undone, added) = match self.changes(undo, forward, &mut reads).await {
+        let manifests = rebuild::head_manifests(self.table).await?;
+        let (undone, added) = match self.changes(undo, forward, &manifests, &mut reads).await {
             Ok(changes) => changes,
             Err(Error::NotFound { .. } | Error::Refused(_)) => return self.rebuild(Some(state), Reason::FileGone, reads).await,
             Err(error) => return Err(error),
         };
-        let manifests = rebuild::head_manifests(self.table).await?;
         let counted = counted(&state.counted, &reads, &manifests);
         let Some(mut layout) = moved(&state.layout, &undone, &added) else {
             return self.rebuild(Some(state), Reason::Drift, reads).await;
@@ -71,10 +71,19 @@ impl Look<'_> {
         Ok(absorbed.with(&reads))
     }
 
-    async fn changes(&self, undo: &[i64], forward: &[i64], reads: &mut Reads) -> Result<(Vec<Change>, Vec<Change>)> {
+    /// What the snapshots changed; `manifests` is the head's list.
+    async fn changes(
+        &self,
+        undo: &[i64],
+        forward: &[i64],
+        manifests: &[ManifestRef],
+        reads: &mut Reads,
+    ) -> Result<(Vec<Change>, Vec<Change>)> {
+        let head = self.table.view().head;
         let read = |id: i64| async move {
             let mut reads = Reads::default();
-            Ok::<_, Error>((Change::read(self.table, id, &mut reads).await?, reads))
+            let list = (head == Some(id)).then_some(manifests);
+            Ok::<_, Error>((Change::read(self.table, id, list, &mut reads).await?, reads))
         };
         let ids: Vec<i64> = undo.iter().chain(forward).copied().collect();
         let mut undone: Vec<Change> = Vec::with_capacity(ids.len());

@@ -77,7 +77,7 @@ async fn serve(place: &Place) -> anyhow::Result<(Arc<Loop>, serve::Running)> {
         orient: Arc::new(Orient::new(1 << 30, Arc::new(InMemory::default()))),
         act,
         clock,
-        settings: Arc::new(Settings::default()),
+        settings: Arc::new(Settings::read("", [])?),
     });
     let free = ([127, 0, 0, 1], 0).into();
     let options = Options { grpc: free, http: None, ..Options::default() };

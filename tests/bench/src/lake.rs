@@ -127,7 +127,7 @@ impl Grown {
     }
 
     async fn publish(&mut self, id: i64, parent: Option<i64>, list: &str) -> anyhow::Result<()> {
-        let mut writer = ManifestListWriter::v2(self.io.new_output(list)?, id, parent, self.sequence);
+        let mut writer = ManifestListWriter::v2(self.io.new_output(list)?.writer().await?, id, parent, self.sequence);
         writer.add_manifests(self.manifests.iter().cloned())?;
         writer.close().await?;
         let path = format!("{}/metadata/v{}.metadata.json", self.location, self.sequence);
