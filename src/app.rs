@@ -24,7 +24,7 @@ use crate::observe::{Inbox, Ledger, Roster, inbox};
 use crate::ooda::{Loop, Parts};
 use crate::orient::Orient;
 use crate::orient::cache::Key;
-use crate::orient::checkpoint::{Checkpoints, VERSION};
+use crate::orient::checkpoint::{Checkpoints, Saved, VERSION};
 use crate::serve::{self, Running};
 use crate::settings::{self, Settings};
 use crate::telemetry;
@@ -33,7 +33,7 @@ use crate::telemetry;
 const BEAT: Duration = Duration::from_secs(8);
 /// Between two looks at work that a crash or a lost answer left open.
 const RECOVER: Duration = Duration::from_secs(30);
-/// Between two savings of states that are ahead of their checkpoints.
+/// Between two savings of states that could not be saved when they came about.
 const FLUSH: Duration = Duration::from_secs(30);
 /// Between two readings of gauges.
 const GAUGES: Duration = Duration::from_secs(2);
@@ -433,7 +433,7 @@ fn tell_sources(ledger: &Ledger, now_ms: i64) {
 }
 
 /// Checkpoints in the journal's database.
-struct JournalCheckpoints(Arc<dyn Journal>);
+pub struct JournalCheckpoints(pub Arc<dyn Journal>);
 
 const CHECKPOINT: &str = "layout";
 
@@ -445,13 +445,19 @@ impl JournalCheckpoints {
 
 #[async_trait]
 impl Checkpoints for JournalCheckpoints {
-    async fn load(&self, key: &Key) -> lake::Result<Option<Vec<u8>>> {
-        Ok(self.0.blob(CHECKPOINT, &Self::name(&key.ident, &key.reference)).await?.map(|blob| blob.bytes))
+    async fn load(&self, key: &Key) -> lake::Result<Option<Saved>> {
+        let name = Self::name(&key.ident, &key.reference);
+        let Some(base) = self.0.blob(CHECKPOINT, &name).await? else { return Ok(None) };
+        Ok(Some(Saved { base: base.bytes, log: self.0.blob_log(CHECKPOINT, &name).await? }))
     }
 
-    async fn save(&self, key: &Key, bytes: Vec<u8>) -> lake::Result<()> {
-        let blob = Blob { version: u32::from(VERSION), bytes };
+    async fn save(&self, key: &Key, base: Vec<u8>) -> lake::Result<()> {
+        let blob = Blob { version: u32::from(VERSION), bytes: base };
         Ok(self.0.put_blob(CHECKPOINT, &Self::name(&key.ident, &key.reference), &blob).await?)
+    }
+
+    async fn append(&self, key: &Key, at: u64, record: Vec<u8>) -> lake::Result<()> {
+        Ok(self.0.log_blob(CHECKPOINT, &Self::name(&key.ident, &key.reference), at, &record).await?)
     }
 
     async fn remove(&self, ident: &TableIdent) -> lake::Result<()> {

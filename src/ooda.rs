@@ -164,7 +164,7 @@ impl Loop {
     /// the look led to, and those of `hints` that the table does not have.
     pub async fn look(self: &Arc<Self>, name: &TableName, reference: &str, hints: &[i64]) -> Result<(Looked, Vec<i64>), Error> {
         let began_ms = self.now();
-        let Some(table) = self.parts.format.load(name, reference).await? else {
+        let Some(table) = self.parts.format.glance(name, reference).await? else {
             let gone = self.book().remove(name);
             self.forget(gone).await;
             // a table may be reported before its catalog has it

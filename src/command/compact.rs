@@ -148,7 +148,7 @@ async fn scopes(app: &App, table: &dyn Table, policy: &Policy, filter: Option<&s
         Err(lake::Error::Refused(refused)) => return Ok(vec![Scoped::whole(&refused)]),
         layout => layout?,
     };
-    let wanted = layout.partitions().iter().filter(|(_, partition)| partition.data.files > 0).map(|(key, _)| key.clone());
+    let wanted = layout.partitions().iter().filter(|(_, partition)| partition.data.files > 0).map(|(key, _)| key);
     let keys: Vec<PartitionKey> = wanted.filter(|key| filter.is_none_or(|f| names(f, key, &named(key)))).collect();
     if let (Some(filter), true) = (filter, keys.is_empty()) {
         return Err(Failure::new(

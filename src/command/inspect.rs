@@ -7,7 +7,7 @@ use crate::cli::args::Inspect;
 use crate::cli::{Exit, show};
 use crate::lake::Table;
 use crate::model::policy::Policy;
-use crate::orient::history::History;
+use crate::orient::history::Heard;
 use crate::orient::rebuild::recompute;
 use crate::orient::state::TableState;
 use crate::orient::traits;
@@ -39,7 +39,7 @@ pub async fn run(app: &App, args: &Inspect, json: bool) -> Result<Exit, Failure>
         let traits = traits::traits(&state, key, &policy.cost, now_ms)?;
         Some(PartitionRow { partition: key.clone(), label: label(key, view.specs.get(&key.spec_id).map(Arc::as_ref)), traits })
     };
-    let rows: Vec<PartitionRow> = state.layout.partitions().keys().filter_map(row).collect();
+    let rows: Vec<PartitionRow> = state.layout.partitions().keys().filter_map(|key| row(&key)).collect();
     show::print(&if json { show::inspect_json(&layout, &rows) } else { show::inspect(&layout, &rows) })?;
     Ok(if view.refused.is_empty() { Exit::Done } else { Exit::Refused })
 }
@@ -48,5 +48,5 @@ pub async fn run(app: &App, args: &Inspect, json: bool) -> Result<Exit, Failure>
 pub async fn state(table: &dyn Table, policy: &Policy, now_ms: i64) -> Result<TableState, Failure> {
     let layout = recompute(table, policy.scale).await?;
     let last_sequence_number = table.view().last_sequence_number;
-    Ok(TableState { layout, history: History::new(now_ms), counted: imbl::OrdMap::new(), last_sequence_number })
+    Ok(TableState { layout, heard: Heard::nothing(now_ms), counted: imbl::OrdMap::new(), last_sequence_number })
 }

@@ -43,6 +43,13 @@ pub trait Format: Send + Sync {
 
     /// Loads a table fresh from its catalog. `None` when no table has the name.
     async fn load(&self, name: &TableName, reference: &str) -> Result<Option<Arc<dyn Table>>>;
+
+    /// Loads a table fresh for a look: its view, manifest lists and manifests can
+    /// be read, everything else is an error. Formats do it cheaper than
+    /// [`Format::load`] where they can.
+    async fn glance(&self, name: &TableName, reference: &str) -> Result<Option<Arc<dyn Table>>> {
+        self.load(name, reference).await
+    }
 }
 
 /// One table, loaded at one moment; nothing in it changes afterwards.

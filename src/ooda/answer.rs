@@ -62,9 +62,9 @@ impl Backend for Loop {
 
     async fn list_partitions(&self, name: &TableName, reference: &str, asked: Asked) -> Result<Partitions, Error> {
         self.with_known(name, reference, |page, now_ms| {
-            let from = asked.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
-            let rest = page.state.layout.partitions().range((from, Bound::Unbounded));
-            let mut keys: Vec<_> = rest.map(|(key, _)| key.clone()).take(asked.size.saturating_add(1)).collect();
+            let from = asked.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+            let rest = page.state.layout.partitions().range(from);
+            let mut keys: Vec<_> = rest.map(|(key, _)| key).take(asked.size.saturating_add(1)).collect();
             let more = keys.len() > asked.size;
             keys.truncate(asked.size);
             let row = |key| {
@@ -94,8 +94,8 @@ impl Backend for Loop {
 
     async fn why(&self, name: &TableName, filter: Option<&str>) -> Result<Vec<Explained>, Error> {
         let keys: Vec<PartitionKey> = self.with_known(name, MAIN, |page, _| {
-            let named = |key: &&PartitionKey| filter.is_none_or(|f| names(f, key, &label(key, page.spec(key))));
-            page.state.layout.partitions().keys().filter(named).cloned().collect()
+            let named = |key: &PartitionKey| filter.is_none_or(|f| names(f, key, &label(key, page.spec(key))));
+            page.state.layout.partitions().keys().filter(named).collect()
         })?;
         let earlier = if filter.is_some() { EARLIER } else { 0 };
         let mut found = Vec::new();

@@ -8,6 +8,7 @@ use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 use tokio::sync::Mutex as AsyncMutex;
 
+use super::checkpoint::Tail;
 use super::state::TableState;
 use crate::model::ident::TableIdent;
 use crate::model::table::TableView;
@@ -33,15 +34,13 @@ impl Key {
     }
 }
 
-/// A state and how far its checkpoint lags behind.
+/// A state, and where its checkpoint ends.
 #[derive(Clone, Debug)]
 pub struct Cached {
     /// The state.
     pub state: Arc<TableState>,
-    /// Whether the checkpoint holds less than the state.
-    pub dirty: bool,
-    /// Manifest entries read since the state was last saved.
-    pub unsaved_entries: u64,
+    /// The end of the checkpoint that holds the state; `None` when none does.
+    pub saved: Option<Tail>,
 }
 
 /// States by key; the least recently used go first.

@@ -1,6 +1,6 @@
 //! What a snapshot changed, read from the manifests that it wrote itself.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
@@ -52,10 +52,14 @@ pub enum Direction {
 impl Change {
     /// Reads what a snapshot changed: of the manifests in its list those that it
     /// added, of their entries those that are its own. Entries carried over, by
-    /// a merge of manifests for instance, are not its own.
-    pub async fn read(table: &dyn Table, snapshot_id: i64, reads: &mut Reads) -> Result<Self> {
-        let mut manifests = table.manifests(snapshot_id).await?;
-        manifests.retain(|m| m.added_snapshot_id == snapshot_id);
+    /// a merge of manifests for instance, are not its own. `list` is the snapshot's
+    /// manifest list, where it is at hand.
+    pub async fn read(table: &dyn Table, snapshot_id: i64, list: Option<&[ManifestRef]>, reads: &mut Reads) -> Result<Self> {
+        let added = |manifest: &&ManifestRef| manifest.added_snapshot_id == snapshot_id;
+        let manifests: Vec<ManifestRef> = match list {
+            Some(list) => list.iter().filter(added).cloned().collect(),
+            None => table.manifests(snapshot_id).await?.iter().filter(added).cloned().collect(),
+        };
         let mut change = Self::default();
         let mut entries = entries_of(table, &manifests);
         while let Some((manifest, entries)) = entries.try_next().await? {
@@ -75,12 +79,7 @@ impl Change {
                 Direction::Forward => (&moves.added, &moves.removed),
                 Direction::Back => (&moves.removed, &moves.added),
             };
-            for file in enter {
-                layout.add(key, *file)?;
-            }
-            for file in leave {
-                layout.remove(key, *file)?;
-            }
+            layout.alter(key, enter, leave)?;
         }
         Ok(())
     }
@@ -92,8 +91,8 @@ impl Change {
     }
 
     /// The partitions it touched.
-    pub fn touched(&self) -> BTreeSet<PartitionKey> {
-        self.moves.keys().cloned().collect()
+    pub fn touched(&self) -> impl Iterator<Item = &PartitionKey> {
+        self.moves.keys()
     }
 
     fn take(&mut self, entry: &Entry) {

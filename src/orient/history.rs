@@ -3,19 +3,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
-use super::state::TableLayout;
 use crate::model::partition::PartitionKey;
 
 const HOUR_MS: f64 = 3_600_000.0;
 
-/// Commits heard of a table and of those of its partitions that hold files.
+/// Commits heard of a table and of some of its partitions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
     table: Heard,
-    partitions: OrdMap<PartitionKey, Heard>,
+    partitions: BTreeMap<PartitionKey, Heard>,
 }
 
 /// Commits heard of one scope.
@@ -86,10 +84,10 @@ impl Heard {
 impl History {
     /// Of a table first seen now.
     pub fn new(now_ms: i64) -> Self {
-        Self { table: Heard::nothing(now_ms), partitions: OrdMap::new() }
+        Self::from_parts(Heard::nothing(now_ms), [])
     }
 
-    /// From its parts, as they were stored.
+    /// From its parts.
     pub fn from_parts(table: Heard, partitions: impl IntoIterator<Item = (PartitionKey, Heard)>) -> Self {
         Self { table, partitions: partitions.into_iter().collect() }
     }
@@ -99,8 +97,8 @@ impl History {
         &self.table
     }
 
-    /// Those partitions of which anything was heard.
-    pub fn partitions(&self) -> &OrdMap<PartitionKey, Heard> {
+    /// Those of the partitions of which anything was heard.
+    pub fn partitions(&self) -> &BTreeMap<PartitionKey, Heard> {
         &self.partitions
     }
 
@@ -133,21 +131,6 @@ impl History {
         for key in touched {
             self.partitions.insert(key.clone(), restarted());
         }
-    }
-
-    /// Forgets partitions that hold no file any more, of those given: history
-    /// never outgrows the layout.
-    pub fn retain(&mut self, layout: &TableLayout, candidates: &BTreeSet<PartitionKey>) {
-        for key in candidates {
-            if layout.partition(key).is_none() {
-                self.partitions.remove(key);
-            }
-        }
-    }
-
-    /// Approximate memory in bytes: keys are shared with the layout.
-    pub fn weight(&self) -> u64 {
-        self.partitions.len() as u64 * (size_of::<PartitionKey>() + size_of::<Heard>() + 32) as u64
     }
 }
 

@@ -165,7 +165,7 @@ mod tests {
     use imbl::OrdMap;
     use uuid::Uuid;
 
-    use super::super::history::History;
+    use super::super::history::Heard;
     use super::super::state::TableLayout;
     use super::*;
     use crate::model::ident::{TableIdent, TableName};
@@ -203,7 +203,7 @@ mod tests {
         let mut layout = TableLayout::empty(view.ident, &view.reference, SCALE);
         layout.set_head(view, &[]);
         let last_sequence_number = view.last_sequence_number;
-        TableState { layout, history: History::new(0), counted: OrdMap::new(), last_sequence_number }
+        TableState { layout, heard: Heard::nothing(0), counted: OrdMap::new(), last_sequence_number }
     }
 
     fn walk(undo: &[i64], forward: &[i64]) -> Lineage {

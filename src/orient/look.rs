@@ -7,7 +7,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use imbl::OrdMap;
 
 use super::delta::{self, Change, Direction, READERS, Reads};
-use super::history::{Author, History};
+use super::history::{Author, Heard, History};
 use super::lineage::{Lineage, Reason, lineage};
 use super::state::{self, Counts, TableLayout, TableState};
 use super::{Absorbed, How, rebuild};
@@ -42,12 +42,12 @@ impl Look<'_> {
 
     async fn walk(&self, state: &Arc<TableState>, undo: &[i64], forward: &[i64]) -> Result<Absorbed> {
         let mut reads = Reads::default();
-        let (undone, added) = match self.changes(undo, forward, &mut reads).await {
+        let manifests = rebuild::head_manifests(self.table).await?;
+        let (undone, added) = match self.changes(undo, forward, &manifests, &mut reads).await {
             Ok(changes) => changes,
             Err(Error::NotFound { .. } | Error::Refused(_)) => return self.rebuild(Some(state), Reason::FileGone, reads).await,
             Err(error) => return Err(error),
         };
-        let manifests = rebuild::head_manifests(self.table).await?;
         let counted = counted(&state.counted, &reads, &manifests);
         let Some(mut layout) = moved(&state.layout, &undone, &added) else {
             return self.rebuild(Some(state), Reason::Drift, reads).await;
@@ -56,24 +56,34 @@ impl Look<'_> {
         if let Some(reason) = delta::mistrust(&layout, &manifests, &counted) {
             return self.rebuild(Some(state), reason, reads).await;
         }
-        let mut walked = Walked::new(state.history.clone());
+        let touched: BTreeSet<PartitionKey> = undone.iter().chain(&added).flat_map(Change::touched).cloned().collect();
+        let mut walked = Walked { history: state.history(touched.iter().cloned()), foreign: 0, own: 0 };
         walked.hear(self.table.view(), undo, forward, (&undone, &added), self.now_ms);
-        walked.history.retain(&layout, &walked.touched);
+        layout.hear(&walked.history);
         let how = match undo.len() {
             0 => How::Incremental { snapshots: forward.len() },
             undone => How::Undone { undone, added: forward.len() },
         };
         let last_sequence_number = self.table.view().last_sequence_number;
-        let state = Arc::new(TableState { layout, history: walked.history, counted, last_sequence_number });
+        let state = Arc::new(TableState { layout, heard: *walked.history.table(), counted, last_sequence_number });
         let (foreign_snapshots, own_snapshots) = (walked.foreign, walked.own);
-        let absorbed = Absorbed { touched: walked.touched, foreign_snapshots, own_snapshots, ..Absorbed::nothing(state, how) };
+        let absorbed = Absorbed { touched, foreign_snapshots, own_snapshots, ..Absorbed::nothing(state, how) };
         Ok(absorbed.with(&reads))
     }
 
-    async fn changes(&self, undo: &[i64], forward: &[i64], reads: &mut Reads) -> Result<(Vec<Change>, Vec<Change>)> {
+    /// What the snapshots changed; `manifests` is the head's list.
+    async fn changes(
+        &self,
+        undo: &[i64],
+        forward: &[i64],
+        manifests: &[ManifestRef],
+        reads: &mut Reads,
+    ) -> Result<(Vec<Change>, Vec<Change>)> {
+        let head = self.table.view().head;
         let read = |id: i64| async move {
             let mut reads = Reads::default();
-            Ok::<_, Error>((Change::read(self.table, id, &mut reads).await?, reads))
+            let list = (head == Some(id)).then_some(manifests);
+            Ok::<_, Error>((Change::read(self.table, id, list, &mut reads).await?, reads))
         };
         let ids: Vec<i64> = undo.iter().chain(forward).copied().collect();
         let mut undone: Vec<Change> = Vec::with_capacity(ids.len());
@@ -90,24 +100,24 @@ impl Look<'_> {
         let view = self.table.view();
         let manifests = rebuild::head_manifests(self.table).await?;
         reads.counted.clear();
-        let layout = rebuild::rebuild(self.table, self.scale, &manifests, &mut reads).await?;
+        let mut layout = rebuild::rebuild(self.table, self.scale, &manifests, &mut reads).await?;
         let counted = counted(&OrdMap::new(), &reads, &manifests);
         let known = known.filter(|k| k.layout.ident() == view.ident && k.layout.reference() == view.reference);
-        let mut touched: BTreeSet<PartitionKey> = layout.partitions().keys().cloned().collect();
-        let history = match known {
-            None => History::new(self.now_ms),
+        let mut touched: BTreeSet<PartitionKey> = layout.partitions().keys().collect();
+        let heard = match known {
+            None => Heard::nothing(self.now_ms),
             Some(known) => {
-                let mut history = known.history.clone();
+                let mut history = known.history(touched.iter().cloned());
                 if known.layout.head() != view.head {
                     history.unseen(&layout.differing(&known.layout), self.now_ms);
                 }
-                touched.extend(known.layout.partitions().keys().cloned());
-                history.retain(&layout, &touched);
-                history
+                layout.hear(&history);
+                touched.extend(known.layout.partitions().keys());
+                *history.table()
             }
         };
         let last_sequence_number = view.last_sequence_number;
-        let state = Arc::new(TableState { layout, history, counted, last_sequence_number });
+        let state = Arc::new(TableState { layout, heard, counted, last_sequence_number });
         let absorbed = Absorbed { touched, ..Absorbed::nothing(state, How::Rebuilt(reason)) };
         Ok(absorbed.with(&reads))
     }
@@ -116,16 +126,11 @@ impl Look<'_> {
 /// What a walk leaves in the history.
 struct Walked {
     history: History,
-    touched: BTreeSet<PartitionKey>,
     foreign: usize,
     own: usize,
 }
 
 impl Walked {
-    fn new(history: History) -> Self {
-        Self { history, touched: BTreeSet::new(), foreign: 0, own: 0 }
-    }
-
     /// Hears of snapshots taken back and added. Taking back a foreign commit is
     /// a foreign act on what it touched; taking back our own is nobody's.
     fn hear(&mut self, view: &TableView, undo: &[i64], forward: &[i64], changes: (&[Change], &[Change]), now_ms: i64) {
@@ -135,13 +140,10 @@ impl Walked {
                 written.values_mut().for_each(|bytes| *bytes = 0);
                 self.history.commit(Author::Rewriter, &written, now_ms);
             }
-            self.touched.extend(written.into_keys());
         }
         for (id, change) in forward.iter().zip(changes.1) {
             let author = author(view.snapshots.get(id));
-            let written = change.written();
-            self.history.commit(author, &written, now_ms);
-            self.touched.extend(written.into_keys());
+            self.history.commit(author, &change.written(), now_ms);
             if author == Author::Own { self.own += 1 } else { self.foreign += 1 }
         }
     }

@@ -10,6 +10,8 @@ pub mod delta;
 pub mod history;
 pub mod lineage;
 mod look;
+pub mod pack;
+pub mod partitions;
 pub mod rebuild;
 pub mod state;
 pub mod traits;
@@ -30,6 +32,7 @@ use crate::model::ident::TableIdent;
 use crate::model::layout::SizeScale;
 use crate::model::partition::PartitionKey;
 use cache::{Cached, Locks, States};
+use checkpoint::Tail;
 use delta::Reads;
 use look::Look;
 
@@ -95,8 +98,12 @@ impl Orient {
     /// other, unless the way there is lost or the sums do not bear it out; then
     /// all of the head's. A load that is older than what is known changes nothing.
     ///
+    /// What the look brought is in the checkpoint before this returns, so that a
+    /// restart reads none of it again; where it could not be saved, the next
+    /// [`Orient::flush`] does.
+    ///
     /// Errs when a manifest of the head cannot be read; what is known stays.
-    /// A crash loses at most what a later look finds again.
+    /// A crash loses at most the look under way.
     pub async fn absorb(&self, table: &dyn Table, scale: SizeScale, now_ms: i64) -> Result<Absorbed> {
         let key = Key::of(table.view());
         let lock = self.locks.of(&key);
@@ -112,8 +119,11 @@ impl Orient {
         Ok(absorbed)
     }
 
-    /// What is known of a table, from memory or its checkpoint.
+    /// What is known of a table, from memory or its checkpoint. Waits for a look
+    /// under way.
     pub async fn state(&self, key: &Key) -> Option<Arc<TableState>> {
+        let lock = self.locks.of(key);
+        let _turn = lock.lock().await;
         Some(self.known(key).await?.state)
     }
 
@@ -123,18 +133,26 @@ impl Orient {
         self.checkpoints.remove(ident).await
     }
 
-    /// Saves every state that is ahead of its checkpoint, so that a restart reads
-    /// no manifest again. Called before the process ends.
+    /// Saves every state that its checkpoint does not hold, because it could not
+    /// be saved when it came about.
+    ///
+    /// # Errors
+    /// The first failure; the others are saved all the same.
     pub async fn flush(&self) -> Result<()> {
+        let mut failed = None;
         for key in self.states.keys() {
             let lock = self.locks.of(&key);
             let _turn = lock.lock().await;
-            if let Some(cached) = self.states.get(&key).filter(|c| c.dirty) {
-                self.checkpoints.save(&key, checkpoint::encode(&cached.state)?).await?;
-                self.states.put(key, Cached { dirty: false, unsaved_entries: 0, ..cached });
+            let Some(cached) = self.states.get(&key).filter(|c| c.saved.is_none()) else { continue };
+            match self.save(&key, &cached.state).await {
+                Ok(saved) => self.states.put(key, Cached { saved: Some(saved), ..cached }),
+                Err(error) => {
+                    tracing::warn!(table = %key.ident, %error, "checkpoint cannot be saved");
+                    failed.get_or_insert(error);
+                }
             }
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     /// Rebuilds because the sums differed from the manifest list, so far.
@@ -151,50 +169,55 @@ impl Orient {
         if let Some(cached) = self.states.get(key) {
             return Some(cached);
         }
-        let bytes = match self.checkpoints.load(key).await {
-            Ok(bytes) => bytes?,
+        let saved = match self.checkpoints.load(key).await {
+            Ok(saved) => saved?,
             Err(error) => {
                 tracing::warn!(table = %key.ident, %error, "checkpoint cannot be loaded");
                 return None;
             }
         };
-        let state = checkpoint::decode(&bytes)?;
+        let (state, tail) = checkpoint::decode(&saved)?;
         let of_key = state.layout.ident() == key.ident && state.layout.reference() == &*key.reference;
-        let cached = of_key.then(|| Cached { state: Arc::new(state), dirty: false, unsaved_entries: 0 })?;
+        let cached = of_key.then(|| Cached { state: Arc::new(state), saved: Some(tail) })?;
         self.states.put(key.clone(), cached.clone());
         Some(cached)
     }
 
-    /// Holds the new state. It is saved once the entries read since the last
-    /// save weigh up its size, so that saving costs no more than reading did.
+    /// Holds the new state and brings its checkpoint to it: by a record of what
+    /// changed, or whole when everything did or the log has grown too long. A
+    /// checkpoint that could not be written is left to [`Orient::flush`], so that
+    /// a store that is full costs each look nothing.
     async fn keep(&self, key: &Key, known: Option<&Cached>, absorbed: &Absorbed) {
-        let state = absorbed.state.clone();
-        if known.is_some_and(|k| Arc::ptr_eq(&k.state, &state)) {
-            return;
-        }
-        let mut unsaved_entries = known.map_or(0, |k| k.unsaved_entries).saturating_add(absorbed.entries_read);
-        let due = state.weight() <= SAVED_AT_ONCE.saturating_add(unsaved_entries.saturating_mul(ENTRY_BYTES));
-        let rebuilt = matches!(absorbed.how, How::Rebuilt(_));
-        let mut dirty = true;
-        if due || rebuilt {
-            let saved = match checkpoint::encode(&state) {
-                Ok(bytes) => self.checkpoints.save(key, bytes).await,
-                Err(error) => Err(error),
-            };
-            match saved {
-                Ok(()) => (dirty, unsaved_entries) = (false, 0),
-                Err(error) => tracing::warn!(table = %key.ident, %error, "checkpoint cannot be saved"),
+        let state = &absorbed.state;
+        let saved = match known {
+            Some(known) if Arc::ptr_eq(&known.state, state) => return,
+            Some(Cached { saved: None, .. }) => Ok(None),
+            Some(Cached { saved: Some(tail), state: before }) if !matches!(absorbed.how, How::Rebuilt(_)) => {
+                self.append(key, before, state, tail).await.map(Some)
             }
-        }
-        self.states.put(key.clone(), Cached { state, dirty, unsaved_entries });
+            Some(_) | None => self.save(key, state).await.map(Some),
+        };
+        let saved = saved.unwrap_or_else(|error| {
+            tracing::warn!(table = %key.ident, %error, "checkpoint cannot be saved; tried again later");
+            None
+        });
+        self.states.put(key.clone(), Cached { state: state.clone(), saved });
+    }
+
+    async fn append(&self, key: &Key, before: &TableState, now: &TableState, tail: &Tail) -> Result<Tail> {
+        let record = checkpoint::encode_change(before, now, tail)?;
+        let Some(next) = tail.take(&record) else { return self.save(key, now).await };
+        self.checkpoints.append(key, tail.records, record).await?;
+        Ok(next)
+    }
+
+    async fn save(&self, key: &Key, state: &TableState) -> Result<Tail> {
+        let base = checkpoint::encode(state)?;
+        let tail = Tail::of(&base);
+        self.checkpoints.save(key, base).await?;
+        Ok(tail)
     }
 }
-
-/// States up to this size are saved after every look that changed them.
-const SAVED_AT_ONCE: u64 = 64 << 10;
-
-/// What reading one manifest entry costs, in bytes of a state saved.
-const ENTRY_BYTES: u64 = 256;
 
 impl Absorbed {
     fn nothing(state: Arc<TableState>, how: How) -> Self {

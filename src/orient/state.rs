@@ -1,26 +1,29 @@
 //! What is known of a table: the layout at its head, and what was heard of it.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
-use super::history::History;
+use super::history::{Heard, History};
+use super::pack;
+use super::partitions::Partitions;
 use crate::model::file::{Content, ManifestRef};
 use crate::model::ident::TableIdent;
 use crate::model::layout::{Drift, PartitionLayout, SizeScale, Tally};
-use crate::model::partition::{PartitionKey, Value};
+use crate::model::partition::PartitionKey;
 use crate::model::table::TableView;
 
 /// Everything kept about one table and branch. A change makes a new state that
 /// shares what it did not touch; a reader sees one snapshot's state.
 #[derive(Clone, Debug)]
 pub struct TableState {
-    /// A function of the head snapshot alone.
+    /// A function of the head snapshot alone, but for what was heard of partitions.
     pub layout: TableLayout,
-    /// What was heard, and when: no part of the layout's identity.
-    pub history: History,
+    /// What was heard of the table, and when: no part of the layout's identity.
+    pub heard: Heard,
     /// True counts of those manifests of the head whose row in the manifest
     /// list leaves them out or misstates them, by path.
     pub counted: OrdMap<Arc<str>, Counts>,
@@ -30,10 +33,22 @@ pub struct TableState {
 }
 
 impl TableState {
+    /// What was heard of a partition; of one that was never touched, that nothing
+    /// was heard since the table is known.
+    pub fn heard_of(&self, key: &PartitionKey) -> Heard {
+        self.layout.partitions.heard(key).unwrap_or(Heard::nothing(self.heard.known_since_ms))
+    }
+
+    /// What was heard of the table and of some of its partitions.
+    pub fn history(&self, of: impl IntoIterator<Item = PartitionKey>) -> History {
+        let heard = |key: PartitionKey| Some((key.clone(), self.layout.partitions.heard(&key)?));
+        History::from_parts(self.heard, of.into_iter().filter_map(heard))
+    }
+
     /// Approximate memory in bytes.
     pub fn weight(&self) -> u64 {
         let counted = self.counted.keys().fold(0, |sum, path| sum + path.len() as u64 + 64);
-        self.layout.weight + self.history.weight() + counted
+        self.layout.weight() + counted
     }
 }
 
@@ -53,10 +68,9 @@ pub struct Counts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableLayout {
     of: Head,
-    partitions: OrdMap<PartitionKey, Arc<PartitionLayout>>,
+    partitions: Partitions,
     data: Counts,
     deletes: Counts,
-    weight: u64,
 }
 
 /// Whose layout it is, and what the head's metadata alone says.
@@ -105,60 +119,70 @@ impl TableLayout {
 
     /// A layout with a head and, so far, no partition.
     pub fn of_head(of: Head) -> Self {
-        Self { of, partitions: OrdMap::new(), data: Counts::default(), deletes: Counts::default(), weight: 512 }
+        Self { of, partitions: Partitions::default(), data: Counts::default(), deletes: Counts::default() }
     }
 
     /// A file enters a partition.
     pub fn add(&mut self, key: &PartitionKey, file: FileSize) -> Result<(), Drift> {
-        let FileSize { content, bytes, records } = file;
-        let overflow = || Drift { content, bytes, records, motion: "enters" };
-        let total = self.total(content);
-        let next = total.plus(records).ok_or_else(overflow)?;
-        match self.partitions.get_mut(key) {
-            Some(layout) => Arc::make_mut(layout).add(&self.of.scale, content, bytes, records)?,
-            None => {
-                let mut layout = PartitionLayout::default();
-                layout.add(&self.of.scale, content, bytes, records)?;
-                self.put(key.clone(), layout);
-            }
-        }
-        *self.total_mut(content) = next;
-        Ok(())
+        self.alter(key, &[file], &[])
     }
 
     /// A file leaves a partition, and the partition the layout with its last file.
     pub fn remove(&mut self, key: &PartitionKey, file: FileSize) -> Result<(), Drift> {
-        let FileSize { content, bytes, records } = file;
-        let drift = || Drift { content, bytes, records, motion: "leaves" };
-        let next = self.total(content).minus(records).ok_or_else(drift)?;
-        let layout = Arc::make_mut(self.partitions.get_mut(key).ok_or_else(drift)?);
-        layout.remove(&self.of.scale, content, bytes, records)?;
-        if layout.is_empty() {
-            self.partitions.remove(key);
-            self.weight = self.weight.saturating_sub(weight_of(key));
-        }
-        *self.total_mut(content) = next;
+        self.alter(key, &[], &[file])
+    }
+
+    /// Files enter a partition, then files leave it. An error changes nothing.
+    pub fn alter(&mut self, key: &PartitionKey, enter: &[FileSize], leave: &[FileSize]) -> Result<(), Drift> {
+        let scale = self.of.scale;
+        let (mut data, mut deletes) = (self.data, self.deletes);
+        self.partitions.edit(key, |layout| {
+            for FileSize { content, bytes, records } in enter.iter().copied() {
+                let total = if content == Content::Data { &mut data } else { &mut deletes };
+                *total = total.plus(records).ok_or(Drift { content, bytes, records, motion: "enters" })?;
+                layout.add(&scale, content, bytes, records)?;
+            }
+            for FileSize { content, bytes, records } in leave.iter().copied() {
+                let total = if content == Content::Data { &mut data } else { &mut deletes };
+                *total = total.minus(records).ok_or(Drift { content, bytes, records, motion: "leaves" })?;
+                layout.remove(&scale, content, bytes, records)?;
+            }
+            Ok(())
+        })?;
+        (self.data, self.deletes) = (data, deletes);
         Ok(())
     }
 
-    /// Puts a whole partition that the layout does not hold; an empty one is left
-    /// out. Errs when a total would overflow.
-    pub fn restore(&mut self, key: PartitionKey, layout: PartitionLayout) -> Result<(), Drift> {
-        let tallies = [
-            (Content::Data, layout.data),
-            (Content::PositionDeletes, layout.position_deletes),
-            (Content::EqualityDeletes, layout.equality_deletes),
-            (Content::DeletionVector, layout.deletion_vectors),
-        ];
-        for (content, tally) in tallies {
-            let Tally { files, bytes, records } = tally;
-            let next = self.total(content).join(files, records);
-            *self.total_mut(content) = next.ok_or(Drift { content, bytes, records, motion: "enters" })?;
+    /// Notes what was heard of partitions, as far as they hold files: history
+    /// never outgrows the layout.
+    pub fn hear(&mut self, history: &History) {
+        for (key, heard) in history.partitions() {
+            self.partitions.hear(key, heard);
         }
-        if !layout.is_empty() {
-            self.put(key, layout);
+    }
+
+    /// Puts a packed partition in place of the one before; `None` takes it out.
+    /// Gives `None` when the bytes are none, or a total would leave its range;
+    /// the layout is void then.
+    pub(super) fn restore(&mut self, key: &[u8], row: Option<&[u8]>) -> Option<()> {
+        pack::read_key(key)?;
+        if let Some((before, _)) = self.partitions.row(key) {
+            for (content, tally) in tallies(&before) {
+                let total = self.total_mut(content);
+                *total = Counts { files: total.files.checked_sub(tally.files)?, records: total.records.checked_sub(tally.records)? };
+            }
         }
-        Ok(())
+        let Some(row) = row else {
+            self.partitions.remove(key);
+            return Some(());
+        };
+        let (now, _) = pack::read_row(row).filter(|(layout, _)| !layout.is_empty())?;
+        for (content, tally) in tallies(&now) {
+            let total = self.total_mut(content);
+            *total = total.join(tally.files, tally.records)?;
+        }
+        self.partitions.put(key, row);
+        Some(())
     }
 
     /// Moves the layout to a view's head, whose manifest list is `manifests`.
@@ -169,18 +193,14 @@ impl TableLayout {
         self.set_specs(view);
     }
 
+    /// Takes over everything but the partitions, as it was saved.
+    pub(super) fn set_figures(&mut self, head: Head) {
+        self.of = head;
+    }
+
     /// Takes over which specs are unpartitioned.
     pub fn set_specs(&mut self, view: &TableView) {
         self.of.unpartitioned = unpartitioned(view);
-    }
-
-    fn put(&mut self, key: PartitionKey, layout: PartitionLayout) {
-        self.weight = self.weight.saturating_add(weight_of(&key));
-        self.partitions.insert(key, Arc::new(layout));
-    }
-
-    fn total(&self, content: Content) -> Counts {
-        if content == Content::Data { self.data } else { self.deletes }
     }
 
     fn total_mut(&mut self, content: Content) -> &mut Counts {
@@ -216,12 +236,12 @@ impl TableLayout {
     }
 
     /// One partition; `None` when it holds no live file.
-    pub fn partition(&self, key: &PartitionKey) -> Option<&Arc<PartitionLayout>> {
+    pub fn partition(&self, key: &PartitionKey) -> Option<PartitionLayout> {
         self.partitions.get(key)
     }
 
     /// All partitions that hold a live file, in key order.
-    pub fn partitions(&self) -> &OrdMap<PartitionKey, Arc<PartitionLayout>> {
+    pub fn partitions(&self) -> &Partitions {
         &self.partitions
     }
 
@@ -252,7 +272,7 @@ impl TableLayout {
 
     /// Approximate memory in bytes.
     pub fn weight(&self) -> u64 {
-        self.weight
+        size_of::<Self>() as u64 + self.partitions.weight()
     }
 
     /// Equality deletes that reach every partition: those of unpartitioned specs.
@@ -260,7 +280,7 @@ impl TableLayout {
         let mut sum = Tally::default();
         for spec_id in &self.of.unpartitioned {
             let from = PartitionKey::unpartitioned(*spec_id);
-            for (_, layout) in self.partitions.range(from..).take_while(|(key, _)| key.spec_id == *spec_id) {
+            for (_, layout) in self.partitions.range(Bound::Included(&from)).take_while(|(key, _)| key.spec_id == *spec_id) {
                 sum.files += layout.equality_deletes.files;
                 sum.bytes = sum.bytes.saturating_add(layout.equality_deletes.bytes);
                 sum.records = sum.records.saturating_add(layout.equality_deletes.records);
@@ -271,16 +291,25 @@ impl TableLayout {
 
     /// Partitions whose files differ between two layouts, whatever their scales.
     pub fn differing(&self, other: &Self) -> BTreeSet<PartitionKey> {
-        let tallies = |l: &PartitionLayout| (l.data, l.position_deletes, l.equality_deletes, l.deletion_vectors);
         let mut keys = BTreeSet::new();
-        for (key, layout) in &self.partitions {
-            if !other.partition(key).is_some_and(|o| Arc::ptr_eq(o, layout) || tallies(o) == tallies(layout)) {
-                keys.insert(key.clone());
+        for (key, layout) in self.partitions.iter() {
+            if !other.partition(&key).is_some_and(|o| tallies(&o) == tallies(&layout)) {
+                keys.insert(key);
             }
         }
-        keys.extend(other.partitions.keys().filter(|key| !self.partitions.contains_key(*key)).cloned());
+        keys.extend(other.partitions.keys().filter(|key| !self.partitions.contains_key(key)));
         keys
     }
+}
+
+/// A partition's sums by the kind of file.
+fn tallies(layout: &PartitionLayout) -> [(Content, Tally); 4] {
+    [
+        (Content::Data, layout.data),
+        (Content::PositionDeletes, layout.position_deletes),
+        (Content::EqualityDeletes, layout.equality_deletes),
+        (Content::DeletionVector, layout.deletion_vectors),
+    ]
 }
 
 impl Counts {
@@ -303,19 +332,4 @@ impl Counts {
 /// The view's specs without a field that is not void.
 pub fn unpartitioned(view: &TableView) -> BTreeSet<i32> {
     view.specs.values().filter(|s| s.unpartitioned).map(|s| s.id).collect()
-}
-
-/// Approximate memory of one partition: its key, its layout and the map's share.
-fn weight_of(key: &PartitionKey) -> u64 {
-    let fixed = size_of::<PartitionKey>() + size_of::<PartitionLayout>() + 64;
-    let heap: usize = key.tuple.iter().map(|v| size_of::<Option<Value>>() + v.as_ref().map_or(0, heap_of)).sum();
-    (fixed + heap) as u64
-}
-
-fn heap_of(value: &Value) -> usize {
-    match value {
-        Value::String(v) => v.len() + 16,
-        Value::Bytes(v) => v.len() + 16,
-        _ => 0,
-    }
 }

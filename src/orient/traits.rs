@@ -11,10 +11,10 @@ use crate::model::traits::Traits;
 /// Traits of one partition now; `None` when it holds no live file.
 pub fn traits(state: &TableState, key: &PartitionKey, cost: &CostModel, now_ms: i64) -> Option<Traits> {
     let layout = state.layout.partition(key)?;
-    let global = beside(state, key, layout, state.layout.global_deletes());
-    let mut traits = of_layout(layout, global, &state.layout.scale());
+    let global = beside(state, key, &layout, state.layout.global_deletes());
+    let mut traits = of_layout(&layout, global, &state.layout.scale());
     traits.compute_cost = cost.gb_hours(traits.small_bytes);
-    Some(with_table(traits, state, &state.history.partition(key), now_ms))
+    Some(with_table(traits, state, &state.heard_of(key), now_ms))
 }
 
 /// Traits of the whole table now: sums over its partitions, means weighted by
@@ -26,10 +26,10 @@ pub fn table_traits(state: &TableState, cost: &CostModel, now_ms: i64) -> Traits
     let global = state.layout.global_deletes();
     let mut sum = Traits::default();
     let (mut short, mut deleted) = (0_u128, 0.0);
-    for (key, layout) in state.layout.partitions() {
-        let traits = of_layout(layout, beside(state, key, layout, global), &scale);
+    for (key, layout) in state.layout.partitions().iter() {
+        let traits = of_layout(&layout, beside(state, &key, &layout, global), &scale);
         deleted += traits.delete_ratio * traits.records as f64;
-        short = short.saturating_add(shortfall(layout, &scale));
+        short = short.saturating_add(shortfall(&layout, &scale));
         add(&mut sum, &traits);
         sum.delete_file_count = sum.delete_file_count.saturating_add(layout.delete_files());
         sum.equality_delete_records = sum.equality_delete_records.saturating_add(layout.equality_deletes.records);
@@ -39,7 +39,7 @@ pub fn table_traits(state: &TableState, cost: &CostModel, now_ms: i64) -> Traits
     }
     set_entropy(&mut sum, short, &scale);
     sum.delete_ratio = if sum.records == 0 { 0.0 } else { (deleted / sum.records as f64).min(1.0) };
-    with_table(sum, state, state.history.table(), now_ms)
+    with_table(sum, state, &state.heard, now_ms)
 }
 
 /// The global deletes that are not the partition's own.
@@ -137,7 +137,7 @@ mod tests {
     use imbl::OrdMap;
     use uuid::Uuid;
 
-    use super::super::history::{Author, History};
+    use super::super::history::Author;
     use super::super::state::{FileSize, TableLayout};
     use super::*;
     use crate::model::file::Content;
@@ -168,7 +168,7 @@ mod tests {
             created_ms: 0,
             refused: Vec::new(),
         });
-        TableState { layout, history: History::new(0), counted: OrdMap::new(), last_sequence_number: 0 }
+        TableState { layout, heard: Heard::nothing(0), counted: OrdMap::new(), last_sequence_number: 0 }
     }
 
     fn part(n: i32) -> PartitionKey {
@@ -270,8 +270,11 @@ mod tests {
         add(&mut state, &part(1), 1, Content::Data, 10, 5);
         let silent = traits(&state, &part(1), &COST, 9).unwrap();
         assert_eq!((silent.quiet_for_ms, silent.known_since_ms, silent.commit_rate), (None, Some(0), 0.0));
-        state.history.commit(Author::User, &BTreeMap::from([(part(1), 10)]), 20);
-        state.history.commit(Author::Own, &BTreeMap::from([(part(1), 5)]), 30);
+        let mut history = state.history([part(1)]);
+        history.commit(Author::User, &BTreeMap::from([(part(1), 10)]), 20);
+        history.commit(Author::Own, &BTreeMap::from([(part(1), 5)]), 30);
+        state.layout.hear(&history);
+        state.heard = *history.table();
         let heard = traits(&state, &part(1), &COST, 50).unwrap();
         assert_eq!((heard.quiet_for_ms, heard.write_amplification), (Some(30), 0.5));
         assert_eq!(table_traits(&state, &COST, 50).quiet_for_ms, Some(30));

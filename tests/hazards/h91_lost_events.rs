@@ -57,7 +57,7 @@ fn h91_lost_doubled_invented_and_shuffled_events_leave_the_traits_of_a_recomputa
     assert_eq!(right.layout.partitions().len(), 7);
     let cost = Policy::default().cost;
     for key in right.layout.partitions().keys() {
-        let (ours, theirs) = (traits(&known, key, &cost, 0).unwrap(), traits(&right, key, &cost, 0).unwrap());
+        let (ours, theirs) = (traits(&known, &key, &cost, 0).unwrap(), traits(&right, &key, &cost, 0).unwrap());
         assert_eq!((ours.file_entropy, ours.small_tiers), (theirs.file_entropy, theirs.small_tiers));
         assert_eq!((ours.data_files, ours.file_count_reduction), (theirs.data_files, theirs.file_count_reduction));
     }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use afterwrite::model::file::{Content, FileKey};
 use afterwrite::model::partition::PartitionKey;
 use afterwrite::model::table::Operation;
-use afterwrite::orient::checkpoint::InMemory;
-use afterwrite::orient::{How, Orient, recompute, table_traits};
+use afterwrite::orient::checkpoint::{Checkpoints, InMemory, decode, encode};
+use afterwrite::orient::{How, Key, Orient, TableState, recompute, table_traits};
 use futures::executor::block_on;
 use proptest::prelude::*;
 
@@ -139,6 +139,14 @@ impl Play {
         }
     }
 
+    /// What was saved is what is known, to the last bit, without any flush.
+    fn check_saved(&self, state: &TableState) {
+        let saved = block_on(self.checkpoints.load(&Key::of(&self.world.view))).unwrap().expect("a checkpoint");
+        let (back, tail) = decode(&saved).expect("a state");
+        assert_eq!(encode(&back).unwrap(), encode(state).unwrap());
+        assert_eq!((tail.records, back.weight()), (saved.log.len() as u64, state.weight()));
+    }
+
     fn write(&mut self, step: Step) {
         let world = &mut self.world;
         match step {
@@ -181,8 +189,7 @@ impl Play {
         }
         let right = block_on(recompute(load, SCALE)).unwrap();
         assert_eq!(absorbed.state.layout, right);
-        let held = absorbed.state.layout.partitions();
-        assert!(absorbed.state.history.partitions().keys().all(|key| held.contains_key(key)));
+        self.check_saved(&absorbed.state);
         let cost = afterwrite::model::policy::Policy::default().cost;
         let table = table_traits(&absorbed.state, &cost, self.now_ms);
         assert!((0.0..=1.0).contains(&table.file_entropy_normalized) && (0.0..=1.0).contains(&table.delete_ratio));

@@ -5,3 +5,4 @@ pub mod fake;
 pub mod absorb;
 mod checkpoint;
 mod identity;
+mod killed;

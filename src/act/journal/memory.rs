@@ -29,6 +29,7 @@ struct State {
     files: BTreeMap<AttemptId, BTreeSet<String>>,
     pauses: BTreeSet<Pause>,
     blobs: BTreeMap<(String, String), Blob>,
+    logs: BTreeMap<(String, String), BTreeMap<u64, Vec<u8>>>,
 }
 
 impl MemoryJournal {
@@ -252,7 +253,9 @@ impl Journal for MemoryJournal {
     }
 
     async fn put_blob(&self, kind: &str, key: &str, blob: &Blob) -> Result<()> {
-        self.write()?.blobs.insert((kind.into(), key.into()), blob.clone());
+        let mut state = self.write()?;
+        state.logs.remove(&(kind.into(), key.into()));
+        state.blobs.insert((kind.into(), key.into()), blob.clone());
         Ok(())
     }
 
@@ -261,8 +264,20 @@ impl Journal for MemoryJournal {
     }
 
     async fn drop_blob(&self, kind: &str, key: &str) -> Result<()> {
-        self.write()?.blobs.remove(&(kind.into(), key.into()));
+        let mut state = self.write()?;
+        state.logs.remove(&(kind.into(), key.into()));
+        state.blobs.remove(&(kind.into(), key.into()));
         Ok(())
+    }
+
+    async fn log_blob(&self, kind: &str, key: &str, at: u64, record: &[u8]) -> Result<()> {
+        self.write()?.logs.entry((kind.into(), key.into())).or_default().insert(at, record.into());
+        Ok(())
+    }
+
+    async fn blob_log(&self, kind: &str, key: &str) -> Result<Vec<Vec<u8>>> {
+        let state = self.lock();
+        Ok(state.logs.get(&(kind.into(), key.into())).into_iter().flat_map(|log| log.values().cloned()).collect())
     }
 
     async fn kept(&self) -> Result<Vec<Kept>> {

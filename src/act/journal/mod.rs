@@ -261,12 +261,17 @@ pub trait Journal: Send + Sync {
     /// All pauses.
     async fn pauses(&self) -> Result<Pauses>;
 
-    /// Stores a value.
+    /// Stores a value, in place of the one before and of its log.
     async fn put_blob(&self, kind: &str, key: &str, blob: &Blob) -> Result<()>;
     /// Reads a value.
     async fn blob(&self, kind: &str, key: &str) -> Result<Option<Blob>>;
-    /// Removes a value.
+    /// Removes a value and its log.
     async fn drop_blob(&self, kind: &str, key: &str) -> Result<()>;
+    /// Adds a record to a value's log, behind `at` others; one that stands there
+    /// already is replaced.
+    async fn log_blob(&self, kind: &str, key: &str, at: u64, record: &[u8]) -> Result<()>;
+    /// A value's log, oldest record first.
+    async fn blob_log(&self, kind: &str, key: &str) -> Result<Vec<Vec<u8>>>;
 
     /// What committed jobs replaced and snapshots keep alive.
     async fn kept(&self) -> Result<Vec<Kept>>;

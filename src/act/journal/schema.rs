@@ -12,14 +12,15 @@ use super::{Error, Result};
 /// Marks the file as ours: `afwr`.
 const APPLICATION: i64 = 0x6166_7772;
 /// The newest schema known here.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 /// What a SQLite file begins with.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 /// How long a write waits for another process.
 const BUSY: Duration = Duration::from_secs(20);
 
 /// The schema, by version: a file of version `n` runs what follows the first `n`.
-const STEPS: [&str; 1] = ["
+const STEPS: [&str; 2] = [
+    "
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE holders (id TEXT PRIMARY KEY, role TEXT NOT NULL, beat_ms INTEGER NOT NULL, body TEXT NOT NULL) STRICT;
 CREATE TABLE jobs (
@@ -58,7 +59,14 @@ CREATE TABLE blobs (
   kind TEXT NOT NULL, key TEXT NOT NULL, version INTEGER NOT NULL, bytes BLOB NOT NULL,
   PRIMARY KEY (kind, key)
 ) STRICT;
-"];
+",
+    "
+CREATE TABLE blob_logs (
+  kind TEXT NOT NULL, key TEXT NOT NULL, at INTEGER NOT NULL, bytes BLOB NOT NULL,
+  PRIMARY KEY (kind, key, at)
+) STRICT;
+",
+];
 
 /// Opens the file, which is made when it is missing.
 ///

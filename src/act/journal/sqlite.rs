@@ -56,6 +56,13 @@ impl SqliteJournal {
         check_holder(job, column(&row, "holder")?, holder)
     }
 
+    /// Removes a value's log.
+    async fn drop_log(&self, turn: &mut Transaction<'static, Sqlite>, kind: &str, key: &str) -> Result<()> {
+        let query = sqlx::query("DELETE FROM blob_logs WHERE kind = ?1 AND key = ?2").bind(kind).bind(key);
+        query.execute(&mut **turn).await.map_err(|e| self.error(&e))?;
+        Ok(())
+    }
+
     /// Runs one statement with text arguments; the number of rows changed.
     async fn run(&self, sql: &'static str, arguments: &[&str]) -> Result<u64> {
         let mut query = sqlx::query(sql);
@@ -362,10 +369,12 @@ impl Journal for SqliteJournal {
     }
 
     async fn put_blob(&self, kind: &str, key: &str, blob: &Blob) -> Result<()> {
+        let mut turn = self.turn().await?;
         let sql = "INSERT OR REPLACE INTO blobs (kind, key, version, bytes) VALUES (?1, ?2, ?3, ?4)";
         let query = sqlx::query(sql).bind(kind).bind(key).bind(i64::from(blob.version)).bind(&blob.bytes);
-        query.execute(&self.pool).await.map_err(|e| self.error(&e))?;
-        Ok(())
+        query.execute(&mut *turn).await.map_err(|e| self.error(&e))?;
+        self.drop_log(&mut turn, kind, key).await?;
+        self.end(turn).await
     }
 
     async fn blob(&self, kind: &str, key: &str) -> Result<Option<Blob>> {
@@ -379,8 +388,24 @@ impl Journal for SqliteJournal {
     }
 
     async fn drop_blob(&self, kind: &str, key: &str) -> Result<()> {
-        self.run("DELETE FROM blobs WHERE kind = ?1 AND key = ?2", &[kind, key]).await?;
+        let mut turn = self.turn().await?;
+        let query = sqlx::query("DELETE FROM blobs WHERE kind = ?1 AND key = ?2").bind(kind).bind(key);
+        query.execute(&mut *turn).await.map_err(|e| self.error(&e))?;
+        self.drop_log(&mut turn, kind, key).await?;
+        self.end(turn).await
+    }
+
+    async fn log_blob(&self, kind: &str, key: &str, at: u64, record: &[u8]) -> Result<()> {
+        let unreadable = |e: std::num::TryFromIntError| Error::Unreadable { id: format!("{kind}/{key}"), why: e.to_string() };
+        let sql = "INSERT OR REPLACE INTO blob_logs (kind, key, at, bytes) VALUES (?1, ?2, ?3, ?4)";
+        let query = sqlx::query(sql).bind(kind).bind(key).bind(i64::try_from(at).map_err(unreadable)?).bind(record);
+        query.execute(&self.pool).await.map_err(|e| self.error(&e))?;
         Ok(())
+    }
+
+    async fn blob_log(&self, kind: &str, key: &str) -> Result<Vec<Vec<u8>>> {
+        let sql = "SELECT bytes FROM blob_logs WHERE kind = ?1 AND key = ?2 ORDER BY at";
+        self.read(sql, &[kind, key], |row| column(row, "bytes")).await
     }
 
     async fn kept(&self) -> Result<Vec<Kept>> {

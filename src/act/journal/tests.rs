@@ -68,6 +68,9 @@ async fn what_was_written_is_read_back_after_a_restart() {
     let pause = Pause { table: Some(plan(1, &[]).table), label: "lake.sales.t1".into(), at_ms: 3 };
     journal.pause(&pause).await.unwrap();
     journal.put_blob("layout", "k", &Blob { version: 3, bytes: vec![0, 255, 7] }).await.unwrap();
+    for (at, record) in [(0, [1, 0]), (1, [2, 0]), (1, [3, 0])] {
+        journal.log_blob("layout", "k", at, &record).await.unwrap();
+    }
     journal.close().await;
 
     let journal = sqlite(dir.path()).await;
@@ -78,8 +81,27 @@ async fn what_was_written_is_read_back_after_a_restart() {
     let pauses = journal.pauses().await.unwrap();
     assert!(pauses.holds(&plan(1, &[]).table) && !pauses.holds(&plan(2, &[]).table));
     assert_eq!(journal.blob("layout", "k").await.unwrap(), Some(Blob { version: 3, bytes: vec![0, 255, 7] }));
+    assert_eq!(journal.blob_log("layout", "k").await.unwrap(), [[1, 0], [3, 0]]);
     assert!(journal.resume(Some(&plan(1, &[]).table)).await.unwrap());
     assert!(!journal.resume(None).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_log_ends_with_its_value() {
+    let dir = tempfile::tempdir().unwrap();
+    let journals: [Box<dyn Journal>; 2] = [Box::new(sqlite(dir.path()).await), Box::new(MemoryJournal::default())];
+    for journal in journals {
+        let blob = Blob { version: 1, bytes: vec![1] };
+        journal.put_blob("layout", "k", &blob).await.unwrap();
+        journal.log_blob("layout", "k", 0, &[2]).await.unwrap();
+        journal.log_blob("layout", "other", 0, &[3]).await.unwrap();
+        journal.put_blob("layout", "k", &blob).await.unwrap();
+        assert_eq!(journal.blob_log("layout", "k").await.unwrap(), Vec::<Vec<u8>>::new());
+        assert_eq!(journal.blob_log("layout", "other").await.unwrap(), [[3]]);
+        journal.log_blob("layout", "k", 0, &[4]).await.unwrap();
+        journal.drop_blob("layout", "k").await.unwrap();
+        assert_eq!(journal.blob_log("layout", "k").await.unwrap(), Vec::<Vec<u8>>::new());
+    }
 }
 
 #[tokio::test]
@@ -93,7 +115,7 @@ async fn a_journal_of_a_newer_version_is_refused() {
     let shown = path.display();
     assert_eq!(
         error,
-        format!("{shown} was made by a newer version of afterwrite (schema 9, this one knows 1): use that version, or another journal")
+        format!("{shown} was made by a newer version of afterwrite (schema 9, this one knows 2): use that version, or another journal")
     );
 }
 

@@ -13,6 +13,9 @@ mod tests;
 
 use std::sync::Arc;
 
+use iceberg::io::FileIO;
+use iceberg::spec::TableMetadata;
+
 use super::store::Store;
 use super::table::IcebergTable;
 use crate::lake::{Error, Result};
@@ -83,8 +86,13 @@ pub async fn scan(table: &IcebergTable, manifest: &ManifestRef) -> Result<Vec<Sc
 /// # Errors
 /// As [`scan`].
 pub async fn entries(table: &IcebergTable, manifest: &ManifestRef) -> Result<Vec<Entry>> {
-    let bytes = Store::new(&table.loaded.io).read(&manifest.path).await?;
-    entry::layout(&bytes, manifest, &table.loaded.metadata)
+    entries_of(&table.loaded.metadata, &table.loaded.io, manifest).await
+}
+
+/// As [`entries`], of a table of which only the metadata is at hand.
+pub(super) async fn entries_of(metadata: &TableMetadata, io: &FileIO, manifest: &ManifestRef) -> Result<Vec<Entry>> {
+    let bytes = Store::new(io).read(&manifest.path).await?;
+    entry::layout(&bytes, manifest, metadata)
 }
 
 /// The manifest list of a snapshot, in file order.
@@ -92,14 +100,17 @@ pub async fn entries(table: &IcebergTable, manifest: &ManifestRef) -> Result<Vec
 /// # Errors
 /// [`Error::NotFound`] when the snapshot or its list is gone; otherwise as [`scan`].
 pub async fn list(table: &IcebergTable, snapshot_id: i64) -> Result<Vec<ManifestRef>> {
-    let metadata = &table.loaded.metadata;
-    let snapshot = metadata
-        .snapshot_by_id(snapshot_id)
-        .ok_or_else(|| Error::NotFound { path: format!("snapshot {snapshot_id} of {}", table.loaded.metadata_location) })?;
+    list_of(&table.loaded.metadata, &table.loaded.io, &table.loaded.metadata_location, snapshot_id).await
+}
+
+/// As [`list`], of a table of which only the metadata, read from `location`, is at hand.
+pub(super) async fn list_of(metadata: &TableMetadata, io: &FileIO, location: &str, snapshot_id: i64) -> Result<Vec<ManifestRef>> {
+    let snapshot =
+        metadata.snapshot_by_id(snapshot_id).ok_or_else(|| Error::NotFound { path: format!("snapshot {snapshot_id} of {location}") })?;
     let path = snapshot.manifest_list();
     if path.is_empty() {
-        return Err(Error::damaged(&table.loaded.metadata_location, format!("snapshot {snapshot_id} has no manifest list")));
+        return Err(Error::damaged(location, format!("snapshot {snapshot_id} has no manifest list")));
     }
-    let bytes = Store::new(&table.loaded.io).read(path).await?;
+    let bytes = Store::new(io).read(path).await?;
     list::read(&bytes, path, snapshot_id)
 }

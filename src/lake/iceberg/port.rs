@@ -28,6 +28,11 @@ impl Format for Lake {
     async fn load(&self, name: &TableName, reference: &str) -> Result<Option<Arc<dyn Table>>> {
         Ok(self.table(name, reference).await?.map(|table| Arc::new(table) as Arc<dyn Table>))
     }
+
+    async fn glance(&self, name: &TableName, reference: &str) -> Result<Option<Arc<dyn Table>>> {
+        let found = self.catalog(&name.catalog)?.glance(name, reference).await?;
+        Ok(found.map(|glance| Arc::new(glance) as Arc<dyn Table>))
+    }
 }
 
 #[async_trait]

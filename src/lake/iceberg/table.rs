@@ -1,5 +1,7 @@
 //! One Iceberg table, loaded at one moment.
 
+pub mod glance;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -7,7 +9,7 @@ use iceberg::spec::{self, FormatVersion, PartitionSpec, Snapshot, TableMetadata,
 
 use super::catalog::{Catalog, Loaded};
 use super::manifest::{PartitionTypes, Unresolved};
-use crate::model::ident::{MAIN, TableIdent};
+use crate::model::ident::{MAIN, TableIdent, TableName};
 use crate::model::plan::{ATTEMPT_KEY, INSTANCE_KEY};
 use crate::model::refusal::{Refusal, Refused};
 use crate::model::table::{Operation, SnapshotInfo, SpecInfo, TableView};
@@ -26,7 +28,8 @@ pub struct IcebergTable {
 impl IcebergTable {
     /// A table as loaded, seen from one branch.
     pub fn new(loaded: Loaded, reference: &str, catalog: Arc<dyn Catalog>) -> Self {
-        Self { view: view(&loaded, reference), loaded, catalog }
+        let view = view(&loaded.metadata, &loaded.name, &loaded.metadata_location, reference);
+        Self { view, loaded, catalog }
     }
 
     /// The types of a spec's partition tuples.
@@ -47,13 +50,12 @@ impl IcebergTable {
 /// `gc.enabled=false`: it forbids to remove files, and a rewrite removes none but
 /// its own that never landed. Nor a spec whose types are not to be resolved: only
 /// that spec is left alone, by [`IcebergTable::partition_types`].
-pub fn view(loaded: &Loaded, reference: &str) -> TableView {
-    let metadata = &loaded.metadata;
+fn view(metadata: &TableMetadata, name: &TableName, metadata_location: &str, reference: &str) -> TableView {
     let head = metadata.snapshot_for_ref(reference).map(|snapshot| snapshot.snapshot_id());
     TableView {
         ident: TableIdent::iceberg(metadata.uuid()),
-        name: loaded.name.clone(),
-        metadata_location: loaded.metadata_location.clone(),
+        name: name.clone(),
+        metadata_location: metadata_location.to_owned(),
         location: metadata.location().to_owned(),
         format_version: format_version(metadata),
         reference: reference.to_owned(),
@@ -63,7 +65,7 @@ pub fn view(loaded: &Loaded, reference: &str) -> TableView {
         specs: metadata.partition_specs_iter().map(|s| (s.spec_id(), Arc::new(spec_info(s)))).collect(),
         properties: metadata.properties().iter().map(|(k, v)| (k.clone(), v.clone())).collect::<BTreeMap<_, _>>(),
         created_ms: created_ms(metadata),
-        refused: refusals(loaded, reference),
+        refused: refusals(metadata, metadata_location, reference),
     }
 }
 
@@ -106,9 +108,7 @@ fn created_ms(metadata: &TableMetadata) -> i64 {
     first.unwrap_or_else(|| metadata.last_updated_ms())
 }
 
-fn refusals(loaded: &Loaded, reference: &str) -> Vec<Refused> {
-    let metadata = &loaded.metadata;
-    let at = &loaded.metadata_location;
+fn refusals(metadata: &TableMetadata, at: &str, reference: &str) -> Vec<Refused> {
     let mut refused = Vec::new();
     let version = format_version(metadata);
     if version > 2 {

@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use imbl::ordmap::DiffItem;
-
 use super::{Begun, Scope, Seen};
 use crate::decide::budget::bound_for;
 use crate::decide::round::Candidate;
@@ -151,14 +149,10 @@ impl Page {
     fn changed(&self, now: &TableState) -> (BTreeSet<PartitionKey>, u64) {
         let mut changed = BTreeSet::new();
         let mut bytes = self.facts.bytes;
-        for item in self.state.layout.partitions().diff(now.layout.partitions()) {
-            let (key, old, new) = match item {
-                DiffItem::Add(key, new) => (key, 0, new.data.bytes),
-                DiffItem::Update { old: (_, old), new: (key, new) } => (key, old.data.bytes, new.data.bytes),
-                DiffItem::Remove(key, old) => (key, old.data.bytes, 0),
-            };
-            bytes = bytes.saturating_sub(old).saturating_add(new);
-            changed.insert(key.clone());
+        let data = |p: Option<PartitionLayout>| p.map_or(0, |p| p.data.bytes);
+        for differing in self.state.layout.partitions().diff(now.layout.partitions()) {
+            bytes = bytes.saturating_sub(data(differing.before)).saturating_add(data(differing.after));
+            changed.insert(differing.key);
         }
         (changed, bytes)
     }
@@ -198,7 +192,7 @@ impl Page {
             self.scopes.values_mut().for_each(|scope| scope.memory = scope.memory.after_new_delete());
             return;
         }
-        let tallies = |p: &Arc<PartitionLayout>| (p.position_deletes, p.equality_deletes, p.deletion_vectors);
+        let tallies = |p: PartitionLayout| (p.position_deletes, p.equality_deletes, p.deletion_vectors);
         let of = |state: &TableState, key| state.layout.partition(key).map(tallies);
         for key in changed {
             if let Some(scope) = self.scopes.get_mut(key).filter(|_| of(now, key) != of(&self.state, key)) {
@@ -209,7 +203,7 @@ impl Page {
 
     /// Every partition that is known.
     pub fn partitions(&self) -> BTreeSet<PartitionKey> {
-        self.state.layout.partitions().keys().cloned().collect()
+        self.state.layout.partitions().keys().collect()
     }
 
     /// Judges a partition, and keeps the decision with the work that it asks for.

@@ -17,6 +17,7 @@ use super::stage::{Staged, stage};
 use super::{Answer, Catalog, Loaded, metadata_file};
 use crate::lake::clock::{Chance, SystemChance};
 use crate::lake::iceberg::store::Store;
+use crate::lake::iceberg::table::glance::Glance;
 use crate::lake::{Control, Error, Pointer, Result};
 use crate::model::ident::TableName;
 
@@ -212,6 +213,14 @@ impl Catalog for MemoryCatalog {
         let bytes = Store::new(&self.io).read(&metadata_location).await?;
         let metadata = Arc::new(metadata_file::decode(&bytes, &metadata_location)?);
         Ok(Some(Loaded { name: name.clone(), metadata_location, metadata, io: self.io.clone(), fence: None }))
+    }
+
+    async fn glance(&self, name: &TableName, reference: &str) -> Result<Option<Glance>> {
+        let pointer = self.reach(|c| &mut c.loads)?.pointers.get(name).cloned();
+        match pointer {
+            Some(location) => Glance::read(&self.io, name, location, reference).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     async fn commit(

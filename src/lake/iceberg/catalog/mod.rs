@@ -1,7 +1,7 @@
 //! The catalog port: who holds the pointer to a table's current metadata.
 
 pub mod memory;
-mod metadata_file;
+pub(super) mod metadata_file;
 pub mod rest;
 pub mod sql;
 mod stage;
@@ -13,6 +13,7 @@ use iceberg::io::FileIO;
 use iceberg::spec::TableMetadata;
 use iceberg::{TableRequirement, TableUpdate};
 
+use super::table::glance::Glance;
 use crate::lake::{Control, Pointer, Result};
 use crate::model::ident::TableName;
 
@@ -58,6 +59,12 @@ pub trait Catalog: Send + Sync {
 
     /// Loads a table fresh. `None` when no table has the name.
     async fn load(&self, name: &TableName) -> Result<Option<Loaded>>;
+
+    /// Loads what a look at the table needs, fresh; `None` when no table has the
+    /// name. By default from everything that [`Catalog::load`] brings.
+    async fn glance(&self, name: &TableName, reference: &str) -> Result<Option<Glance>> {
+        Ok(self.load(name).await?.map(|loaded| Glance::of(&loaded, reference)))
+    }
 
     /// Asks once that `updates` be applied to `base` under `requirements`.
     /// `control` is told of every file begun and, last before the catalog is

@@ -22,6 +22,7 @@ use super::stage::{Staged, stage};
 use super::{Answer, Catalog, Loaded, metadata_file};
 use crate::lake::clock::Chance;
 use crate::lake::iceberg::store::{self, Store};
+use crate::lake::iceberg::table::glance::Glance;
 use crate::lake::{Control, Error, Pointer, Result};
 use crate::model::ident::TableName;
 use database::Database;
@@ -119,6 +120,14 @@ impl Catalog for SqlCatalog {
         let found = self.database.pointer(&self.name, name).await.map_err(|e| self.failed(&format!("load {name}"), e))?;
         match found {
             Some((location, previous)) => self.read(name, location, previous).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn glance(&self, name: &TableName, reference: &str) -> Result<Option<Glance>> {
+        let found = self.database.pointer(&self.name, name).await.map_err(|e| self.failed(&format!("load {name}"), e))?;
+        match found {
+            Some((location, _)) => Glance::read(&self.io, name, location, reference).await.map(Some),
             None => Ok(None),
         }
     }

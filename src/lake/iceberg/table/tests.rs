@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::lake::iceberg::catalog::memory::MemoryCatalog;
+use crate::lake::iceberg::catalog::metadata_file;
 use crate::lake::iceberg::store::file_io;
 use crate::model::ident::TableName;
 use crate::model::partition::{Tuple, Value};
@@ -11,6 +12,10 @@ use crate::model::partition::{Tuple, Value};
 /// A v2 table whose first spec partitions by a column that was dropped, whose second
 /// has only a void field, and whose third names a column that no schema holds.
 fn metadata(change: impl FnOnce(&mut serde_json::Value)) -> Arc<TableMetadata> {
+    Arc::new(serde_json::from_value(json_of(change)).unwrap())
+}
+
+fn json_of(change: impl FnOnce(&mut serde_json::Value)) -> serde_json::Value {
     let snapshot = |id: i64, parent: serde_json::Value, at: i64, summary: serde_json::Value| {
         json!({"snapshot-id": id, "parent-snapshot-id": parent, "sequence-number": id, "timestamp-ms": at,
             "manifest-list": "memory://t/l", "summary": summary, "schema-id": 1})
@@ -39,7 +44,7 @@ fn metadata(change: impl FnOnce(&mut serde_json::Value)) -> Arc<TableMetadata> {
         "snapshot-log": [{"snapshot-id": 1, "timestamp-ms": 1000}, {"snapshot-id": 2, "timestamp-ms": 2000}], "metadata-log": []
     });
     change(&mut json);
-    Arc::new(serde_json::from_value(json).unwrap())
+    json
 }
 
 fn table(reference: &str, change: impl FnOnce(&mut serde_json::Value)) -> IcebergTable {
@@ -126,4 +131,79 @@ fn a_table_in_an_s3_table_bucket_is_refused_until_its_owner_says_that_the_cloud_
     assert_eq!(refused(&at("s3://63a8e430-6e0b--table-s3/t", "")), [Refusal::ManagedCompaction]);
     assert_eq!(refused(&at("s3://63a8e430-6e0b--table-s3", "off")), []);
     assert_eq!(refused(&at("s3://b/x--table-s3", "")), []);
+}
+
+/// What a look sees of metadata beside what a whole load sees, and the sizes of
+/// both in bytes.
+fn seen(json: &serde_json::Value, reference: &str) -> ((String, usize), (String, usize)) {
+    let bytes = serde_json::to_vec(json).unwrap();
+    let told = |metadata: TableMetadata| {
+        let size = serde_json::to_vec(&metadata).unwrap().len();
+        let types: Vec<_> = (0..5).map(|spec| PartitionTypes::resolve(&metadata, spec)).collect();
+        let lists: Vec<_> = metadata.snapshots().map(|s| (s.snapshot_id(), s.manifest_list().to_owned())).collect();
+        let lists: BTreeMap<_, _> = lists.into_iter().collect();
+        (format!("{:?} {types:?} {lists:?}", view(&metadata, &TableName::new("lake", "db", "t"), "memory://t/m", reference)), size)
+    };
+    let slim = metadata_file::decode_slim(&bytes, "m").unwrap();
+    (told(slim), told(metadata_file::decode(&bytes, "m").unwrap()))
+}
+
+#[test]
+fn a_look_sees_what_a_whole_load_sees_whatever_commits_wrote_about_themselves() {
+    let wordy = |json: &mut serde_json::Value| {
+        for snapshot in json["snapshots"].as_array_mut().unwrap() {
+            let told = (0..100).map(|n| (format!("figure-{n}"), json!("x".repeat(100))));
+            snapshot["summary"].as_object_mut().unwrap().extend(told);
+        }
+        json["metadata-log"] = json!([{"metadata-file": "memory://t/old", "timestamp-ms": 1}]);
+    };
+    let v1 = |json: &mut serde_json::Value| {
+        wordy(json);
+        json["format-version"] = json!(1);
+        json["schema"] = json["schemas"][1].clone();
+        json["partition-spec"] = json!([]);
+        json["snapshots"][0].as_object_mut().unwrap().remove("summary");
+    };
+    let v3 = |json: &mut serde_json::Value| {
+        json["format-version"] = json!(3);
+        json["next-row-id"] = json!(0);
+        json["snapshots"][1]["key-id"] = json!("k");
+        json["statistics"] = json!([]);
+    };
+    let empty = |json: &mut serde_json::Value| {
+        for (key, value) in
+            [("refs", json!({})), ("snapshots", json!(null)), ("snapshot-log", json!([])), ("current-snapshot-id", json!(-1))]
+        {
+            json[key] = value;
+        }
+    };
+    for json in [json_of(|_| {}), json_of(wordy), json_of(v1), json_of(v3), json_of(empty)] {
+        for reference in ["main", "audit", "v1", "gone"] {
+            let ((slim, _), (whole, _)) = seen(&json, reference);
+            assert_eq!(slim, whole);
+        }
+    }
+    let ((_, slim), (_, whole)) = seen(&json_of(wordy), "main");
+    assert!(slim < 4_000 && whole > 20_000, "{slim} bytes of {whole}");
+}
+
+#[test]
+fn a_look_refuses_what_a_whole_load_refuses() {
+    let refused = |bytes: &[u8]| {
+        let told = |metadata: crate::lake::Result<TableMetadata>| match metadata.unwrap_err() {
+            crate::lake::Error::Refused(refused) => refused.refusal,
+            other => panic!("{other:?}"),
+        };
+        (told(metadata_file::decode_slim(bytes, "m")), told(metadata_file::decode(bytes, "m")))
+    };
+    let text = |change: fn(&mut serde_json::Value)| serde_json::to_vec(&json_of(change)).unwrap();
+    let damaged = (Refusal::Damaged, Refusal::Damaged);
+    assert_eq!(refused(b"{"), damaged);
+    assert_eq!(refused(b"[]"), damaged);
+    assert_eq!(refused(b"\x1f\x8bno gzip"), damaged);
+    assert_eq!(refused(&text(|json| json["current-snapshot-id"] = json!(77))), damaged);
+    assert_eq!(refused(&text(|json| json["snapshots"][0]["summary"] = json!({}))), damaged);
+    assert_eq!(refused(&text(|json| json["default-spec-id"] = json!(9))), damaged);
+    let newer = text(|json| json["format-version"] = json!(4));
+    assert_eq!(refused(&newer), (Refusal::FormatVersion, Refusal::FormatVersion));
 }

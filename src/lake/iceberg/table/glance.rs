@@ -1,0 +1,90 @@
+//! A table as a look needs it.
+
+use async_trait::async_trait;
+use iceberg::io::FileIO;
+use iceberg::spec::TableMetadata;
+
+use super::view;
+use crate::lake::iceberg::catalog::{Loaded, metadata_file};
+use crate::lake::iceberg::manifest;
+use crate::lake::iceberg::store::Store;
+use crate::lake::{Commit, Control, Error, NotLanded, Proof, Result, Table, Written};
+use crate::model::file::{Entry, ManifestRef};
+use crate::model::ident::TableName;
+use crate::model::outcome::{Outcome, Resolution};
+use crate::model::partition::PartitionKey;
+use crate::model::plan::{AttemptId, Plan, ScopeFiles};
+use crate::model::table::TableView;
+
+/// A table's view, manifest lists and manifests. Its metadata is not whole, so
+/// it is kept here and no commit can be based on it.
+pub struct Glance {
+    view: TableView,
+    slim: TableMetadata,
+    io: FileIO,
+}
+
+impl Glance {
+    /// Reads the metadata file that a catalog points at.
+    ///
+    /// # Errors
+    /// Those of the store, and refusals of what cannot be read.
+    pub async fn read(io: &FileIO, name: &TableName, location: String, reference: &str) -> Result<Self> {
+        let bytes = Store::new(io).read(&location).await?;
+        let slim = metadata_file::decode_slim(&bytes, &location)?;
+        Ok(Self { view: view(&slim, name, &location, reference), slim, io: io.clone() })
+    }
+
+    /// Of a table that is loaded whole.
+    pub fn of(loaded: &Loaded, reference: &str) -> Self {
+        let slim = loaded.metadata.as_ref().clone();
+        Self { view: view(&slim, &loaded.name, &loaded.metadata_location, reference), slim, io: loaded.io.clone() }
+    }
+}
+
+fn not_loaded<T>() -> Result<T> {
+    Err(Error::Setup("the table was loaded for a look only".into()))
+}
+
+#[async_trait]
+impl Table for Glance {
+    fn view(&self) -> &TableView {
+        &self.view
+    }
+
+    async fn manifests(&self, snapshot_id: i64) -> Result<Vec<ManifestRef>> {
+        manifest::list_of(&self.slim, &self.io, &self.view.metadata_location, snapshot_id).await
+    }
+
+    async fn entries(&self, manifest: &ManifestRef) -> Result<Vec<Entry>> {
+        manifest::entries_of(&self.slim, &self.io, manifest).await
+    }
+
+    async fn scope(&self, _: &PartitionKey) -> Result<ScopeFiles> {
+        not_loaded()
+    }
+
+    async fn rewrite(&self, _: &Plan, _: &AttemptId, _: &dyn Control) -> Result<Written> {
+        not_loaded()
+    }
+
+    async fn verify(&self, _: &Plan, _: &Written) -> Result<Proof> {
+        not_loaded()
+    }
+
+    async fn commit(&self, _: &Plan, _: &Written, _: &Commit<'_>) -> Result<Outcome> {
+        not_loaded()
+    }
+
+    fn find_attempt(&self, _: &AttemptId, _: &str) -> Resolution {
+        Resolution::Open { reason: "the table was loaded for a look only".into() }
+    }
+
+    async fn undo(&self, _: i64, _: &Commit<'_>) -> Result<Outcome> {
+        not_loaded()
+    }
+
+    async fn remove_outputs(&self, _: &NotLanded, _: &[String]) -> Result<()> {
+        not_loaded()
+    }
+}

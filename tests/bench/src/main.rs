@@ -1,0 +1,81 @@
+//! Figures of afterwrite. Each name is measured in a process of its own, so that
+//! none finds the memory or the caches of another.
+
+mod figure;
+mod hook;
+mod lake;
+mod manifest;
+mod metadata;
+mod observe;
+mod partitions;
+mod process;
+mod restart;
+
+use std::process::Command;
+
+use clap::Parser;
+use figure::{Bench, Figure};
+
+/// Every benchmark, in the order in which all are run.
+const ALL: [Bench; 6] = [observe::BENCH, manifest::BENCH, restart::BENCH, partitions::BENCH, hook::BENCH, metadata::BENCH];
+
+/// Measures afterwrite: prints one line a figure.
+#[derive(Parser)]
+#[command(name = "afterwrite-bench", version)]
+struct Args {
+    /// Which benchmarks; all when none is named.
+    names: Vec<String>,
+    /// Small data: only shows that the benchmarks work.
+    #[arg(long)]
+    quick: bool,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+    /// Lists the benchmarks and what they show.
+    #[arg(long)]
+    list: bool,
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    if args.list {
+        ALL.iter().for_each(|bench| println!("{}\t{}", bench.name, bench.about));
+        return Ok(());
+    }
+    let known = |name: &String| ALL.iter().find(|bench| bench.name == name);
+    if let Some(unknown) = args.names.iter().find(|name| known(name).is_none()) {
+        anyhow::bail!("no benchmark is called `{unknown}`: --list shows them");
+    }
+    match args.names.as_slice() {
+        [name] => {
+            let bench = known(name).expect("checked above");
+            for figure in (bench.run)(args.quick)? {
+                print(&figure, args.json);
+            }
+            Ok(())
+        }
+        [] => each(ALL.iter().map(|bench| bench.name), &args),
+        names => each(names.iter().map(String::as_str), &args),
+    }
+}
+
+/// Every benchmark in a process of its own; all are tried.
+fn each<'a>(names: impl Iterator<Item = &'a str>, args: &Args) -> anyhow::Result<()> {
+    let mut failed = Vec::new();
+    for name in names {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg(name).args(args.quick.then_some("--quick")).args(args.json.then_some("--json"));
+        if !command.status()?.success() {
+            failed.push(name);
+        }
+    }
+    anyhow::ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    Ok(())
+}
+
+fn print(figure: &Figure, json: bool) {
+    match json {
+        true => println!("{}", figure.json()),
+        false => println!("{:<36} {:>16} {}", figure.name, figure::human(figure.value), figure.unit),
+    }
+}

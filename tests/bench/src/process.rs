@@ -1,0 +1,18 @@
+//! This process' memory, as the kernel counts it.
+
+/// Resident bytes now.
+pub fn resident() -> anyhow::Result<u64> {
+    of_status("VmRSS:")
+}
+
+/// The most resident bytes so far.
+pub fn peak() -> anyhow::Result<u64> {
+    of_status("VmHWM:")
+}
+
+fn of_status(key: &str) -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(key));
+    let kib: Option<u64> = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+    kib.map(|kib| kib * 1024).ok_or_else(|| anyhow::anyhow!("/proc/self/status has no {key}"))
+}
