@@ -57,6 +57,17 @@ async fn sqlite(dir: &Path) -> SqliteJournal {
 }
 
 #[tokio::test]
+async fn a_plan_of_any_cost_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = sqlite(dir.path()).await;
+    for n in 1..=200u32 {
+        let mut job = job(&format!("j{n}"));
+        job.plan.bound.gb_hours = 0.001 + f64::from(n) * 20_205_210.0 / 180e9;
+        assert_eq!(journal.request(&job).await.map_err(|e| e.to_string()), Ok(()), "{}", job.plan.bound.gb_hours);
+    }
+}
+
+#[tokio::test]
 async fn what_was_written_is_read_back_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let journal = sqlite(dir.path()).await;

@@ -38,13 +38,11 @@ class Figures:
         """One figure. `more`: what it was made of (`ours`, `theirs`), the scale, the tier."""
         figure = {"name": name, "case": self.case, "value": _short(value), "unit": unit}
         if peer:
-            figure["peer"] = peer
-        if unit == "x":
-            figure["ratio"] = figure["value"]
+            figure |= {"peer": peer, "ratio": figure["value"]}
         limit = LIMITS.get((self.case, name))
         if limit and not more.get("quick"):
             figure["goal"] = f"{'≥' if limit[1] else '≤'} {limit[0]:g}"
-        self.passed({**figure, **{key: _short(v) for key, v in more.items() if v not in (None, False)}})
+        self.passed({**figure, **{key: _short(v) for key, v in more.items() if v is not None and v is not False}})
 
     def passed(self, figure):
         """A figure that another program measured."""
