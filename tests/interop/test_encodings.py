@@ -9,8 +9,8 @@ import pytest
 import engines
 import prune
 
-ROWS = 3000
-FILES = 5
+ROWS = 2400
+FILES = 4
 COLUMNS = "id BIGINT, few STRING, many STRING, falls BIGINT, f DOUBLE, d DECIMAL(15,3), b BOOLEAN, day DATE, ts TIMESTAMP_NTZ, late STRING"
 ALL = ("pyiceberg", "duckdb", "trino")
 
@@ -18,17 +18,17 @@ ALL = ("pyiceberg", "duckdb", "trino")
 def values(n):
     """Row `n`: a small dictionary, distinct texts, a dictionary that falls back, floats with both zeros, a column that starts late."""
     return {
-        "id": n, "few": f"v{n % 40}", "many": None if n % 11 == 0 else f"text {n}", "falls": n % 3 if n < 6000 else n * 7919, "f": None if n % 13 == 0 else n / 8 if n % 5 else -0.0,
+        "id": n, "few": f"v{n % 40}", "many": None if n % 11 == 0 else f"text {n}", "falls": n % 3 if n < 4000 else n * 7919, "f": None if n % 13 == 0 else n / 8 if n % 5 else -0.0,
         "d": decimal.Decimal(n * 77).scaleb(-3), "b": n % 2 == 0, "day": dt.date(1965, 1, 1) + dt.timedelta(days=n % 9000), "ts": dt.datetime(2024, 2, 29) + dt.timedelta(seconds=n, microseconds=n),
-        "late": None if n < 9000 else f"late {n % 7}",
+        "late": None if n < 5000 else f"late {n % 7}",
     }
 
 
 SQL = {
     "few": "concat('v', CAST(id % 40 AS {text}))", "many": "CASE WHEN id % 11 = 0 THEN NULL ELSE concat('text ', CAST(id AS {text})) END",
-    "falls": "CASE WHEN id < 6000 THEN id % 3 ELSE id * 7919 END", "f": "CASE WHEN id % 13 = 0 THEN NULL WHEN id % 5 = 0 THEN CAST('-0.0' AS DOUBLE) ELSE CAST(id AS DOUBLE) / 8 END",
+    "falls": "CASE WHEN id < 4000 THEN id % 3 ELSE id * 7919 END", "f": "CASE WHEN id % 13 = 0 THEN NULL WHEN id % 5 = 0 THEN CAST('-0.0' AS DOUBLE) ELSE CAST(id AS DOUBLE) / 8 END",
     "d": "CAST(CAST(id * 77 AS DECIMAL(18,0)) / 1000 AS DECIMAL(15,3))", "b": "id % 2 = 0", "day": "{day}", "ts": "{ts}",
-    "late": "CASE WHEN id < 9000 THEN NULL ELSE concat('late ', CAST(id % 7 AS {text})) END",
+    "late": "CASE WHEN id < 5000 THEN NULL ELSE concat('late ', CAST(id % 7 AS {text})) END",
 }
 DIALECTS = {
     "spark": {"text": "STRING", "day": "date_add(DATE'1965-01-01', CAST(id % 9000 AS INT))", "ts": "CAST(timestamp_micros(1709164800000000 + id * 1000001) AS TIMESTAMP_NTZ)"},
@@ -71,7 +71,7 @@ LZ4 = pytest.param("lz4", marks=pytest.mark.xfail(strict=True, reason="Trino rea
 
 @pytest.mark.parametrize("codec", ["zstd", "gzip", LZ4])
 def test_spark_writes(lab, trino, codec):
-    create(lab, f"spark_{codec}", codec, ", 'write.parquet.page-row-limit'='1500', 'write.parquet.dict-size-bytes'='20000'")
+    create(lab, f"spark_{codec}", codec, ", 'write.parquet.page-row-limit'='1200', 'write.parquet.dict-size-bytes'='20000'")
     for first, end in spans():
         lab.spark.sql(f"INSERT INTO lake.db.spark_{codec} {select('spark', f'(SELECT nullif(id, -1) AS id FROM range({first}, {end}, 1, 1))')}")
     if codec == "lz4":  # in Hadoop's frames, which DuckDB does not read

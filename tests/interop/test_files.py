@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import files
+import prune
 
 pytestmark = pytest.mark.last
 
@@ -62,6 +63,18 @@ def test_the_check_sees_a_bound_that_leaves_out_a_value(sample, where, told):
         damaged = damaged[:place] + struct.pack("<q", LOWEST + 5) + damaged[place + 8 :]
     sample.write_bytes(damaged)
     assert told in "".join(files.faults([sample]))
+
+
+def test_the_predicates_see_a_bound_that_leaves_out_a_value(sample):
+    counts = {"n": {LOWEST: {"=": 1, "<": 0, ">": 1999}}}
+    for reader in (prune.arrow, prune.duck):
+        reader([sample], counts)
+    damaged = sample.read_bytes()
+    tail = footer(damaged)
+    sample.write_bytes(damaged[:tail] + damaged[tail:].replace(struct.pack("<q", LOWEST), struct.pack("<q", LOWEST + 5)))
+    for reader in (prune.arrow, prune.duck):
+        with pytest.raises(AssertionError, match="n"):
+            reader([sample], counts)
 
 
 def footer(file):

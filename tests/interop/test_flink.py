@@ -68,6 +68,7 @@ def test_ten_upsert_checkpoints_bring_at_most_two_rewrites(lab, flink, trino, si
     engines.wait_until(lambda: replaces(lab))
     settled(lambda: replaces(lab))
     job.close()
+    print(f"ten checkpoints brought {len(replaces(lab))} rewrites")
     assert 1 <= len(replaces(lab)) <= 2
     assert spark_rows(lab, "checkpoints") == rows_after(10)
     assert trino.digest("db.checkpoints") == lab.spark.digest("db.checkpoints")
