@@ -29,7 +29,7 @@ pub enum Auth {
     /// By a token that lasts.
     Token(Secret),
     /// By tokens that are had for a credential.
-    OAuth(OAuth),
+    OAuth(Box<OAuth>),
     /// By a signature.
     Sigv4(Signer),
 }
@@ -58,7 +58,7 @@ impl Auth {
             return Err(format!("rest.auth.type `{kind}` is not known: write none, oauth2 or sigv4"));
         }
         Ok(match (get("credential"), get("token")) {
-            (Some(credential), _) => Self::OAuth(OAuth::open(uri, credential, properties, http, clock)?),
+            (Some(credential), _) => Self::OAuth(Box::new(OAuth::open(uri, credential, properties, http, clock)?)),
             (None, Some(token)) => Self::Token(Secret::new(token)),
             (None, None) => Self::None,
         })

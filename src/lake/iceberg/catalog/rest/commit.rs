@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(landed(whole.as_bytes(), &adds(9_007_199_254_740_993)), Ok("m2".into()));
         assert!(landed(whole.as_bytes(), &adds(8)).is_err_and(|why| why.contains("snapshot 8")));
         for cut in 0..whole.len() {
-            assert!(landed(whole[..cut].as_bytes(), &adds(7)).is_err(), "{}", &whole[..cut]);
+            assert!(landed(&whole.as_bytes()[..cut], &adds(7)).is_err(), "{}", &whole[..cut]);
         }
         assert!(landed(br#"{"metadata":{"snapshots":[{"snapshot-id":7}]}}"#, &adds(7)).is_err());
         assert!(landed(b"<html>ok</html>", &adds(7)).is_err());
