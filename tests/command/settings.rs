@@ -40,6 +40,7 @@ async fn config_shows_what_holds_and_its_example_is_a_settings_file() {
         "grpc",
         "http",
         "journal",
+        "kafka",
         "poll_max_ms",
         "poll_min_ms",
         "tables",

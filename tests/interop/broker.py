@@ -98,7 +98,8 @@ class Broker:
     def topic(self, name, partitions=1):
         from confluent_kafka.admin import AdminClient, NewTopic
 
-        AdminClient({"bootstrap.servers": self.plain}).create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+        admin = AdminClient({"bootstrap.servers": self.plain})  # kept: its end would end the request
+        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
 
     def producer(self, **more):
         from confluent_kafka import Producer

@@ -90,7 +90,7 @@ async fn commits(State(door): State<HttpDoor>, headers: HeaderMap, body: Result<
     let source = door.source("/v1/commits");
     let body = match door.open(&source, &headers, body) {
         Ok(body) => body,
-        Err(refused) => return refused,
+        Err(refused) => return *refused,
     };
     let events = match decode::native_events(&body, Door::Http, door.entrance.now_ms()) {
         Ok(events) => events,
@@ -120,7 +120,7 @@ async fn of_a_table(State(door): State<HttpDoor>, uri: Uri, headers: HeaderMap, 
     let source = door.source(name);
     let body = match door.open(&source, &headers, body) {
         Ok(body) => body,
-        Err(refused) => return refused,
+        Err(refused) => return *refused,
     };
     let drafts = match path.kind {
         Kind::Metrics => decode::report_at(&path.table, &body),
@@ -141,7 +141,7 @@ impl HttpDoor {
         let source = self.source(of.at);
         let body = match self.open(&source, headers, body) {
             Ok(body) => body,
-            Err(refused) => return refused,
+            Err(refused) => return *refused,
         };
         let headers: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         match decode::decode(of.wire, &Record { value: &body, headers: &headers }) {
@@ -151,17 +151,17 @@ impl HttpDoor {
     }
 
     /// The body, unpacked.
-    fn open(&self, source: &Source, headers: &HeaderMap, body: Result<Bytes, BytesRejection>) -> Result<Bytes, Response> {
+    fn open(&self, source: &Source, headers: &HeaderMap, body: Result<Bytes, BytesRejection>) -> Result<Bytes, Box<Response>> {
         source.received(self.entrance.now_ms());
         let body = match body {
             Ok(body) => body,
             Err(rejection) => {
                 let why = format!("the body was not taken: {}", rejection.body_text());
                 source.parked(self.entrance.example(String::new(), why.clone()));
-                return Err((rejection.status(), axum::Json(json!({ "error": why }))).into_response());
+                return Err(Box::new((rejection.status(), axum::Json(json!({ "error": why }))).into_response()));
             }
         };
-        body::plain(headers, body, self.max_bytes).map_err(|why| self.park(source, why))
+        body::plain(headers, body, self.max_bytes).map_err(|why| Box::new(self.park(source, why)))
     }
 
     fn park(&self, source: &Source, why: String) -> Response {

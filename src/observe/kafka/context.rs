@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rdkafka::ClientContext;
-use rdkafka::TopicPartitionList;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, Rebalance};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::statistics::Statistics;
+use rdkafka::{Offset, TopicPartitionList};
 
 use super::watermark::Watermark;
 use crate::observe::ledger::Source;
@@ -141,7 +141,10 @@ impl Context {
 
 fn store_one(consumer: &BaseConsumer<Context>, topic: &str, partition: i32, tracker: &Tracker) {
     let Some(next) = tracker.watermark().tell() else { return };
-    if let Err(error) = consumer.store_offset(topic, partition, next) {
+    // by a list: the call for one offset stores the one behind it
+    let mut list = TopicPartitionList::new();
+    let stored = list.add_partition_offset(topic, partition, Offset::Offset(next)).and_then(|()| consumer.store_offsets(&list));
+    if let Err(error) = stored {
         // a partition that is being taken away: its next reader begins where we began
         tracing::debug!(topic, partition, next, %error, "an offset was not stored");
     }

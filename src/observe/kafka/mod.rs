@@ -165,6 +165,7 @@ fn producer_config(options: &Options) -> ClientConfig {
 /// A configuration's error without its value, which may be a secret.
 fn told(error: &KafkaError) -> String {
     match error {
+        KafkaError::ClientConfig(_, what, key, value) if value.len() > 3 => format!("properties.{key}: {}", what.replace(value, "…")),
         KafkaError::ClientConfig(_, what, key, _) => format!("properties.{key}: {what}"),
         KafkaError::ClientCreation(what) => what.clone(),
         other => other.to_string(),
