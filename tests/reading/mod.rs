@@ -4,6 +4,7 @@
 mod laws;
 mod migrated;
 pub mod proving;
+mod repacked;
 pub mod value;
 
 use std::collections::{BTreeMap, HashMap};

@@ -74,10 +74,14 @@ impl Proving<'_> {
     /// Ordered hashes of the columns read back, against those that the rewrite's
     /// reader took, or the proof takes itself.
     async fn by_values(&self, read: Option<&ReadSummary>) -> Result<Proof> {
-        let back = readback::read(&self.store, self.outputs, &self.schema, self.limits());
+        let memory = self.plan.bound.memory;
+        let back = |memory: u64| readback::read(&self.store, self.outputs, &self.schema, Limits { memory });
         let (back, read) = match read {
-            Some(read) => (back.await?, read.clone()),
-            None => tokio::try_join!(back, reread::read(self.table, self.plan, &self.schema, self.limits()))?,
+            Some(read) => (back(memory).await?, read.clone()),
+            None => {
+                let half = memory / 2;
+                tokio::try_join!(back(half), reread::read(self.table, self.plan, &self.schema, Limits { memory: half }))?
+            }
         };
         // each output was found to hold the rows that it is described with
         let rows = same_rows(self.plan, self.written)?;
@@ -102,7 +106,7 @@ impl Proving<'_> {
         let doubted = doubted.filter(|(output, parts)| !described::follows(self.plan, &entries, output, parts, &flat));
         let doubted: Vec<DataFile> = doubted.map(|(output, _)| output.clone()).collect();
         if !doubted.is_empty() {
-            readback::read(&self.store, &doubted, &self.schema, self.limits()).await?;
+            readback::read(&self.store, &doubted, &self.schema, Limits { memory: self.plan.bound.memory }).await?;
         }
         let null_counts = self.counts(&entries, &nulls).await?;
         Ok(Proof { rows, null_counts, columns: copied.columns, hash: format!("{:032x}", copied.hash) })
@@ -117,11 +121,6 @@ impl Proving<'_> {
 
     async fn counts(&self, entries: &Entries, nulls: &HashMap<i32, u64>) -> Result<usize> {
         counts::check(self.table, &self.store, self.plan, &self.schema, entries, nulls, self.written.rows_deleted).await
-    }
-
-    /// What each of two scans may take.
-    fn limits(&self) -> Limits {
-        Limits { memory: self.plan.bound.memory / 2 }
     }
 }
 

@@ -149,3 +149,32 @@ fn a_value_that_moves_to_another_column_changes_both_hashes() {
     assert_ne!(multiset_hash(&of(1, 2)).unwrap(), multiset_hash(&of(2, 1)).unwrap());
     assert_ne!(row_hash(&hash(&[of(1, 2)])), row_hash(&hash(&[of(2, 1)])));
 }
+
+#[test]
+fn keys_into_a_dictionary_hash_as_the_values_they_stand_for() {
+    let text = [Some("b"), None, Some("a"), Some("b"), Some("")];
+    let plain = one(DataType::Utf8, Arc::new(StringArray::from(text.to_vec())));
+    let hasher = |arrays: &[ArrayRef]| {
+        let mut hasher = RootHasher::new(&Arc::new(field("c", DataType::Utf8, true, 1)));
+        arrays.iter().for_each(|a| hasher.update(a.as_ref()).unwrap());
+        hasher.finish()
+    };
+    let keyed: ArrayRef = Arc::new(text.into_iter().collect::<DictionaryArray<arrow_array::types::Int32Type>>());
+    assert_eq!(hasher(std::slice::from_ref(&keyed)), hash(std::slice::from_ref(&plain)));
+    // a second dictionary, whose keys mean other values, after the first
+    let values: ArrayRef = Arc::new(StringArray::from(vec!["", "a", "b"]));
+    let other: ArrayRef = Arc::new(DictionaryArray::new(Int32Array::from(vec![Some(2), None, Some(1), Some(2), Some(0)]), values));
+    assert_eq!(hasher(&[keyed.slice(0, 2), other.slice(2, 3)]), hash(std::slice::from_ref(&plain)));
+    let wrong: ArrayRef = Arc::new(DictionaryArray::new(Int32Array::from(vec![0]), Arc::new(StringArray::from(vec!["b", "a"]))));
+    assert_ne!(hasher(&[wrong])[0].hash, hasher(&[keyed.slice(2, 1)])[0].hash);
+}
+
+#[test]
+fn many_rows_hash_on_all_cores_as_few_do_on_one() {
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..2000));
+    let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..2000).map(|n| n.to_string())));
+    let fields = vec![field("n", DataType::Int64, true, 1), field("t", DataType::Utf8, true, 2)];
+    let whole = RecordBatch::try_new(Arc::new(Schema::new(fields)), vec![numbers, texts]).unwrap();
+    let pieces: Vec<RecordBatch> = (0..2000).step_by(100).map(|from| whole.slice(from, 100)).collect();
+    assert_eq!(hash(&pieces), hash(&[whole]));
+}

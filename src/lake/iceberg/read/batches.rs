@@ -74,18 +74,23 @@ pub fn lockstep_rows(file: &ParquetFile, group: usize, leaves: &[usize], memory:
     fitting(file, group, &chunks, memory)
 }
 
+/// Bytes that a row of one column takes, about.
+pub fn column_row(file: &ParquetFile, group: usize, leaves: &[usize]) -> u64 {
+    let Some(meta) = file.footer().row_groups().get(group) else { return 1 };
+    let decoded = leaves.iter().filter_map(|leaf| meta.columns().get(*leaf)).map(decoded).fold(0, u64::saturating_add);
+    decoded.div_ceil(unsigned(meta.num_rows()).max(1)).max(1)
+}
+
 /// Rows of a batch of one column by itself, whose pages are read one by one.
 ///
-/// Errs refused `TooLargeForMemory` when one row does not fit in `memory`.
+/// Errs refused `TooLargeForMemory` when one row does not fit in half of `memory`.
 pub fn column_rows(file: &ParquetFile, group: usize, leaves: &[usize], memory: u64) -> Result<usize> {
-    let Some(meta) = file.footer().row_groups().get(group) else { return Ok(1) };
-    let decoded = leaves.iter().filter_map(|leaf| meta.columns().get(*leaf)).map(decoded).fold(0, u64::saturating_add);
-    let row = decoded.div_ceil(unsigned(meta.num_rows()).max(1)).max(1);
-    if row > memory {
-        let why = format!("a column of row group {group} takes about {row} bytes a row, {memory} are allowed");
+    let row = column_row(file, group, leaves);
+    if row > memory / 2 {
+        let why = format!("a column of row group {group} takes about {row} bytes a row, {} are allowed", memory / 2);
         return Err(file.refuse(Refusal::TooLargeForMemory, why));
     }
-    Ok(rows_within(row, COLUMN_BYTES.min(memory / 4)))
+    Ok(rows_within(row, COLUMN_BYTES.min(memory / 32)))
 }
 
 /// Rows of `row` bytes that fit in `bytes`: at least one, at most a batch.

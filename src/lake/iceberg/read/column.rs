@@ -65,14 +65,14 @@ pub fn is_keyed(chunk: &ColumnChunkMetaData) -> bool {
 }
 
 /// The footer read so that strings and byte arrays of the root come as
-/// dictionaries; `None` where there are none.
-pub fn keyed_footer(footer: &ArrowReaderMetadata) -> parquet::errors::Result<Option<ArrowReaderMetadata>> {
+/// dictionaries; `None` where there are none, or the reader does not take it so.
+pub fn keyed_footer(footer: &ArrowReaderMetadata) -> Option<ArrowReaderMetadata> {
     let fields: Vec<FieldRef> = footer.schema().fields().iter().map(as_keyed).collect();
     if fields.iter().zip(footer.schema().fields()).all(|(to, from)| to.data_type() == from.data_type()) {
-        return Ok(None);
+        return None;
     }
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true).with_schema(Arc::new(Schema::new(fields)));
-    ArrowReaderMetadata::try_new(Arc::clone(footer.metadata()), options).map(Some)
+    ArrowReaderMetadata::try_new(Arc::clone(footer.metadata()), options).ok()
 }
 
 fn as_keyed(field: &FieldRef) -> FieldRef {

@@ -48,11 +48,19 @@ impl Lockstep {
                 _ => roots.push((root, vec![*leaf])),
             }
         }
-        let mut columns = Vec::with_capacity(roots.len());
-        for (_, leaves) in &roots {
-            let window = file.window(Arc::clone(&ahead), Windows { count: leaves.len(), length });
-            columns.push(Column::open(window, file.arrow(), group, leaves, batch_rows).map_err(|e| Error::damaged(&file.path, e))?);
-        }
+        let this = file.clone();
+        let work = move || {
+            let open = |(_, leaves): &(usize, Vec<usize>)| {
+                let window = this.window(Arc::clone(&ahead), Windows { count: leaves.len(), length });
+                Column::open(window, this.arrow(), group, leaves, batch_rows)
+            };
+            roots.iter().map(open).collect::<parquet::errors::Result<Vec<Column>>>()
+        };
+        let columns = match tokio::task::spawn_blocking(work).await {
+            Ok(Ok(columns)) => columns,
+            Ok(Err(error)) => return Err(file.error(error).await),
+            Err(stopped) => return Err(Error::Stopped(format!("{} was not opened: {stopped}", file.path))),
+        };
         let fields: Option<Fields> = columns.iter().map(Column::field).collect();
         let fields = fields.ok_or_else(|| Error::damaged(&file.path, "a column was not projected"))?;
         Ok(Self { file: file.clone(), schema: Arc::new(Schema::new(fields)), batch_rows, columns })

@@ -41,7 +41,7 @@ impl Projector {
     ///
     /// Errs refused `NoFieldIds`, `ColumnType` or `Damaged`, naming the column.
     pub fn open(&self, file: ParquetFile, input: usize) -> Result<Opened> {
-        let keyed = keyed_footer(file.arrow()).map_err(|e| Error::damaged(&file.path, e))?;
+        let keyed = keyed_footer(file.arrow());
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let columns = match last.as_ref().filter(|(schema, _)| schema == file.schema()) {
             Some((_, columns)) => Arc::clone(columns),

@@ -18,7 +18,7 @@ use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use parquet::errors::ParquetError;
 
-use super::batches::{column_rows, group_rows};
+use super::batches::{column_row, column_rows, group_rows};
 pub use super::column::keyed_footer;
 use super::column::{Column, is_keyed};
 use super::convert;
@@ -268,14 +268,24 @@ impl Group {
 
 /// Decodes a run, each column by its consumer's own reader.
 async fn decode<C: Consumer>(run: Arc<Vec<Group>>, consumers: Vec<C>, limits: Limits) -> Result<Vec<C>> {
-    let memory = limits.memory / 2 / u64::try_from(cores()).unwrap_or(1);
+    let memory = limits.memory;
+    let workers = workers(&run, memory);
     let mut begun: Vec<(usize, C)> = consumers.into_iter().enumerate().collect();
     // the longest first, so that none is left alone at the end
     begun.sort_by_key(|(place, _)| Reverse(run.iter().map(|group| group.column_bytes(*place)).fold(0, u64::saturating_add)));
     let one = |(place, consumer): (usize, C)| column(Arc::clone(&run), place, consumer, memory);
-    let mut done: Vec<(usize, C)> = stream::iter(begun.into_iter().map(one)).buffer_unordered(cores()).try_collect().await?;
+    let mut done: Vec<(usize, C)> = stream::iter(begun.into_iter().map(one)).buffer_unordered(workers).try_collect().await?;
     done.sort_by_key(|(place, _)| *place);
     Ok(done.into_iter().map(|(_, consumer)| consumer).collect())
+}
+
+/// How many columns may be decoded at one time: fewer than there are cores where
+/// each holds huge values, in its pages and its arrays.
+fn workers(run: &[Group], memory: u64) -> usize {
+    let largest =
+        run.iter().flat_map(|group| group.file.columns.iter().map(|root| column_row(&group.file.file, group.group, &root.leaves)));
+    let needed = largest.max().unwrap_or(1).saturating_mul(4);
+    usize::try_from(memory / 2 / needed.max(1)).unwrap_or(usize::MAX).clamp(1, cores())
 }
 
 /// Decodes one column of a run, on a blocking thread.

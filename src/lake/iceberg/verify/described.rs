@@ -54,3 +54,82 @@ fn sum(inputs: &[(&DataFile, bool)], id: i32, counts: fn(&DataFile) -> &HashMap<
         _ => None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use iceberg::spec::{DataContentType, DataFileBuilder, DataFileFormat, Struct};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::model::ident::{TableIdent, TableName};
+    use crate::model::partition::PartitionKey;
+    use crate::model::plan::{Bound, LiveFile};
+
+    fn file(path: &str, records: u64, nulls: u64, bounds: Option<(i64, i64)>) -> DataFile {
+        let map = |bound: Option<i64>| bound.map(|b| (1, Datum::long(b))).into_iter().collect::<HashMap<_, _>>();
+        DataFileBuilder::default()
+            .file_path(path.into())
+            .file_format(DataFileFormat::Parquet)
+            .content(DataContentType::Data)
+            .partition(Struct::empty())
+            .partition_spec_id(0)
+            .file_size_in_bytes(1)
+            .record_count(records)
+            .value_counts(HashMap::from([(1, records)]))
+            .null_value_counts(HashMap::from([(1, nulls)]))
+            .lower_bounds(map(bounds.map(|b| b.0)))
+            .upper_bounds(map(bounds.map(|b| b.1)))
+            .build()
+            .unwrap()
+    }
+
+    fn plan() -> Plan {
+        let live =
+            |path: &str| LiveFile { path: path.into(), bytes: 1, records: 1, data_sequence: 1, sort_order_id: None, deletes: Vec::new() };
+        Plan {
+            table: TableIdent::iceberg(Uuid::from_u128(1)),
+            name: TableName::new("c", "n", "t"),
+            reference: "main".into(),
+            snapshot_id: 1,
+            sequence_number: 1,
+            scope: PartitionKey::unpartitioned(0),
+            reason: "request".into(),
+            inputs: vec![live("a"), live("b")],
+            deletes: Vec::new(),
+            target_file_size: 1,
+            bound: Bound { gb_hours: 1.0, millis: 1, memory: 1 },
+        }
+    }
+
+    /// Whether `output` follows from whole inputs `a` and `b`.
+    fn holds(a: &DataFile, b: &DataFile, output: &DataFile, here_of_b: usize) -> bool {
+        let entries = Entries::from([("a".to_owned(), a.clone()), ("b".to_owned(), b.clone())]);
+        let parts = BTreeMap::from([(0, Part { here: 1, all: 1 }), (1, Part { here: here_of_b, all: 2 })]);
+        follows(&plan(), &entries, output, &parts, &HashSet::from([1]))
+    }
+
+    #[test]
+    fn sums_and_bounds_that_hold_every_input_follow() {
+        let (a, b) = (file("a", 10, 1, Some((5, 9))), file("b", 10, 2, Some((-3, 7))));
+        assert!(holds(&a, &b, &file("o", 20, 3, Some((-3, 9))), 2));
+        assert!(holds(&a, &b, &file("o", 20, 3, Some((-4, 10))), 2));
+        assert!(holds(&a, &b, &file("o", 20, 3, None), 2));
+        for wrong in [file("o", 20, 4, Some((-3, 9))), file("o", 20, 3, Some((-2, 9))), file("o", 20, 3, Some((-3, 8)))] {
+            assert!(!holds(&a, &b, &wrong, 2), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn an_input_without_a_bound_must_hold_nothing_but_null() {
+        let (a, none) = (file("a", 10, 0, Some((5, 9))), file("b", 10, 10, None));
+        assert!(holds(&a, &none, &file("o", 20, 10, Some((5, 9))), 2));
+        assert!(!holds(&a, &file("b", 10, 9, None), &file("o", 20, 9, Some((5, 9))), 2));
+    }
+
+    #[test]
+    fn counts_of_an_input_that_is_split_cannot_be_told_unless_they_are_zero() {
+        let (a, b) = (file("a", 10, 1, Some((5, 9))), file("b", 10, 2, Some((-3, 7))));
+        assert!(!holds(&a, &b, &file("o", 15, 3, Some((-3, 9))), 1));
+        assert!(holds(&a, &file("b", 10, 0, Some((6, 7))), &file("o", 15, 1, Some((5, 9))), 1));
+    }
+}

@@ -65,7 +65,7 @@ async fn open(store: &Store, described: &DataFile, schema: &Schema) -> Result<Op
     if rows != described.record_count() {
         return Err(failed(path, format_args!("{rows} rows, described as {}", described.record_count())));
     }
-    let keyed = keyed_footer(file.arrow()).map_err(|e| failed(path, e))?;
+    let keyed = keyed_footer(file.arrow());
     let mut columns: Vec<Root> = schema.fields().iter().map(|_| Root { leaves: Vec::new(), to: None }).collect();
     for leaf in 0..file.footer().file_metadata().schema_descr().num_columns() {
         let root = columns.get_mut(file.arrow().parquet_schema().get_column_root_idx(leaf));
