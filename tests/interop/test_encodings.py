@@ -64,12 +64,7 @@ def prove(lab, trino, table, path="re-pack", confirm=ALL, spark=True):
     prune.check(lab, f"db.{table}", trino=trino, spark=spark)
 
 
-# A table of Spark's with this codec is written in raw LZ4 blocks by us, as by pyarrow: a dictionary page of them stops Trino, and
-# Spark's dictionary filter, which both read the table before.
-LZ4 = pytest.param("lz4", marks=pytest.mark.xfail(strict=True, reason="Trino reads no dictionary page of raw LZ4"))
-
-
-@pytest.mark.parametrize("codec", ["zstd", "gzip", LZ4])
+@pytest.mark.parametrize("codec", ["zstd", "gzip", "lz4"])
 def test_spark_writes(lab, trino, codec):
     create(lab, f"spark_{codec}", codec, ", 'write.parquet.page-row-limit'='1200', 'write.parquet.dict-size-bytes'='20000'")
     for first, end in spans():
