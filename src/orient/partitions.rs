@@ -160,10 +160,9 @@ impl Partitions {
 /// Two are equal when the sums of all partitions are, whatever was heard.
 impl PartialEq for Partitions {
     fn eq(&self, other: &Self) -> bool {
-        let same = |((key, row), (other_key, other_row)): ((&[u8], &[u8]), (&[u8], &[u8]))| {
-            key == other_key && (row == other_row || unpack_row(row).0 == unpack_row(other_row).0)
-        };
-        self.len() == other.len() && self.packed().zip(other.packed()).all(same)
+        let same = |row: &[u8], other: &[u8]| row == other || unpack_row(row).0 == unpack_row(other).0;
+        let mut pairs = self.packed().zip(other.packed());
+        self.len() == other.len() && pairs.all(|((key, row), (other_key, other))| key == other_key && same(row, other))
     }
 }
 

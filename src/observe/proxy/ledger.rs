@@ -181,10 +181,10 @@ impl Heeds for Ledger {
     fn ended(&self, writing: &Writing, end: End, now_ms: i64) {
         self.with(&writing.table, now_ms, |page| {
             page.writings.retain(|w| (w.request, &w.reference) != (writing.request, &writing.reference));
-            if let (End::Landed, Some(reference), Some(race)) = (end, &writing.reference, race(writing, true)) {
-                if page.landed.len() < MOST_REFS || page.landed.contains_key(reference) {
-                    page.landed.insert(reference.clone(), race);
-                }
+            if let (End::Landed, Some(reference), Some(race)) = (end, &writing.reference, race(writing, true))
+                && (page.landed.len() < MOST_REFS || page.landed.contains_key(reference))
+            {
+                page.landed.insert(reference.clone(), race);
             }
         });
     }

@@ -290,16 +290,19 @@ fn workers(run: &[Group], memory: u64) -> usize {
 
 /// Decodes one column of a run, on a blocking thread.
 async fn column<C: Consumer>(run: Arc<Vec<Group>>, place: usize, mut consumer: C, memory: u64) -> Result<(usize, C)> {
+    type Failed = Box<(Fault, ParquetFile)>;
     let work = move || {
         for group in run.iter() {
-            group.column(place, &mut consumer, memory).map_err(|fault| (fault, group.file.file.clone()))?;
+            group.column(place, &mut consumer, memory).map_err(|fault| Box::new((fault, group.file.file.clone())))?;
         }
-        Ok((place, consumer))
+        Ok::<_, Failed>((place, consumer))
     };
     match tokio::task::spawn_blocking(work).await {
         Ok(Ok(done)) => Ok(done),
-        Ok(Err((Fault::Lake(error), _))) => Err(error),
-        Ok(Err((Fault::Parquet(error), file))) => Err(file.error(error).await),
+        Ok(Err(failed)) => match *failed {
+            (Fault::Lake(error), _) => Err(error),
+            (Fault::Parquet(error), file) => Err(file.error(error).await),
+        },
         Err(stopped) => Err(Error::Stopped(format!("a column was not read to its end: {stopped}"))),
     }
 }
