@@ -29,7 +29,7 @@ pub enum Auth {
     /// By a token that lasts.
     Token(Secret),
     /// By tokens that are had for a credential.
-    Renewed(Box<OAuth>),
+    ClientCredentials(Box<OAuth>),
     /// By a signature.
     Sigv4(Signer),
 }
@@ -58,7 +58,7 @@ impl Auth {
             return Err(format!("rest.auth.type `{kind}` is not known: write none, oauth2 or sigv4"));
         }
         Ok(match (get("credential"), get("token")) {
-            (Some(credential), _) => Self::Renewed(Box::new(OAuth::open(uri, credential, properties, http, clock)?)),
+            (Some(credential), _) => Self::ClientCredentials(Box::new(OAuth::open(uri, credential, properties, http, clock)?)),
             (None, Some(token)) => Self::Token(Secret::new(token)),
             (None, None) => Self::None,
         })
@@ -73,7 +73,7 @@ impl Auth {
             Self::None => return Ok(()),
             Self::Sigv4(signer) => return signer.sign(request).await.map_err(Failure::Refused),
             Self::Token(token) => token.clone(),
-            Self::Renewed(oauth) => oauth.token().await?,
+            Self::ClientCredentials(oauth) => oauth.token().await?,
         };
         request.headers_mut().insert(AUTHORIZATION, bearer(&token)?);
         Ok(())
@@ -83,7 +83,7 @@ impl Auth {
     /// that the request may be sent again.
     pub async fn refused(&self, request: &Request) -> bool {
         match self {
-            Self::Renewed(oauth) => {
+            Self::ClientCredentials(oauth) => {
                 oauth.forget(request).await;
                 true
             }
@@ -238,7 +238,7 @@ mod tests {
         let open = |set: &[(&str, &str)]| Auth::open("http://h", &properties(set), &http, Arc::new(crate::lake::clock::SystemClock));
         assert!(matches!(open(&[]), Ok(Auth::None)));
         assert!(matches!(open(&[("token", "t")]), Ok(Auth::Token(_))));
-        assert!(matches!(open(&[("token", "t"), ("credential", "c")]), Ok(Auth::Renewed(_))));
+        assert!(matches!(open(&[("token", "t"), ("credential", "c")]), Ok(Auth::ClientCredentials(_))));
         assert!(matches!(open(&[("rest.sigv4-enabled", "true"), ("rest.signing-region", "eu-west-1")]), Ok(Auth::Sigv4(_))));
         assert!(open(&[("rest.auth.type", "kerberos")]).is_err_and(|why| why.contains("kerberos")));
         assert!(open(&[("credential", "id:s3cr3t"), ("oauth2-server-uri", "nowhere")]).is_err_and(|why| !why.contains("s3cr3t")));
