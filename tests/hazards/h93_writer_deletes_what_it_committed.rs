@@ -2,10 +2,11 @@
 //! the files that the table now names. Between the catalog's success and the
 //! client's receipt the proxy looks before it speaks.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use afterwrite::observe::proxy::ledger::Race;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::proxy::upstream::{Fault, Reply, UUID, append, of_table};
 use crate::proxy::{Answer, Stage};
@@ -43,11 +44,6 @@ const APPLIED: [Fault; 9] = [
     Fault::Replayed,
 ];
 
-#[expect(clippy::disallowed_methods, reason = "the test measures real waiting")]
-fn now() -> Instant {
-    Instant::now()
-}
-
 #[tokio::test]
 async fn h93_a_commit_that_was_applied_is_told_as_success_whatever_the_answer() {
     for fault in APPLIED {
@@ -80,7 +76,7 @@ async fn h93_a_transaction_of_two_tables_is_told_as_success_when_both_have_it() 
 async fn h93_a_commit_applied_after_its_answer_is_waited_for() {
     let stage = stage(30_000).await;
     stage.world.fault(Fault::Late(504, 5_000));
-    let began = now();
+    let began = Instant::now();
     let answer = stage.commit(T, &append(Some(1), &[2]).to_string()).await.unwrap();
     is_fresh(&answer, 2);
     let took = began.elapsed();
@@ -115,7 +111,7 @@ async fn h93_a_staged_snapshot_is_told_as_success_and_moves_no_ref() {
 async fn h93_failure_is_told_at_once_when_the_ref_has_left_the_parent() {
     let stage = stage(30_000).await;
     stage.world.fault(Fault::Beaten);
-    let began = now();
+    let began = Instant::now();
     let answer = stage.commit(T, &append(Some(1), &[2]).to_string()).await.unwrap();
     assert_eq!((answer.status, answer.text().contains("injected")), (409, true), "upstream's own answer");
     assert!(began.elapsed() < Duration::from_secs(5));
@@ -127,7 +123,7 @@ async fn h93_absent_is_not_failed_and_upstreams_answer_is_told_at_the_deadline()
     for status in [500, 503, 429, 409] {
         let stage = stage(1_200).await;
         stage.world.fault(Fault::Before(status));
-        let began = now();
+        let began = Instant::now();
         let answer = stage.commit(T, &append(Some(1), &[2]).to_string()).await.unwrap();
         assert_eq!((answer.status, answer.text().contains("injected")), (status, true));
         assert!(began.elapsed() >= Duration::from_millis(1_200), "{status}");

@@ -237,7 +237,7 @@ impl World {
             Some(Fault::Torn) => {
                 let mut state = self.state.lock().unwrap();
                 state.apply(path, &body, 1);
-                if let Some(table) = state.tables.values_mut().last() {
+                if let Some(table) = state.tables.values_mut().next_back() {
                     table.snapshots.push((777, table.main));
                     table.main = Some(777);
                 }

@@ -11,8 +11,12 @@ use super::base::Base;
 /// among them: authentication is passed through.
 const HOP: [&str; 7] = ["connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"];
 
-/// Removes what speaks of one connection only.
+/// Removes what speaks of one connection only. A length beside a transfer coding
+/// does not count: two readers of it would disagree where the message ends.
 pub fn strip(headers: &mut HeaderMap) {
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        headers.remove(header::CONTENT_LENGTH);
+    }
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()
@@ -165,6 +169,7 @@ mod tests {
             ("keep-alive", "timeout=5"),
             ("te", "trailers"),
             ("transfer-encoding", "chunked"),
+            ("content-length", "7"),
             ("upgrade", "h2c"),
             ("authorization", "Bearer s3cret"),
             ("proxy-authorization", "Basic x"),

@@ -78,8 +78,9 @@ impl Upstream {
         let mut again = repeatable.then(|| bare(&request));
         let mut request = request;
         let mut pooled = true;
+        let most_ms = if repeatable { IDLE_MS } else { CAREFUL_IDLE_MS };
         loop {
-            let old = if pooled { self.take(if repeatable { IDLE_MS } else { CAREFUL_IDLE_MS }) } else { None };
+            let old = if pooled { self.pooled(most_ms).await } else { None };
             let is_old = old.is_some();
             let mut sender = match old {
                 Some(sender) => sender,
@@ -103,6 +104,15 @@ impl Upstream {
                 },
             }
         }
+    }
+
+    /// An idle connection, with a moment for one whose answer was read just now.
+    async fn pooled(&self, most_ms: i64) -> Option<SendRequest<Body>> {
+        if let Some(sender) = self.take(most_ms) {
+            return Some(sender);
+        }
+        tokio::task::yield_now().await;
+        self.take(most_ms)
     }
 
     /// The youngest idle connection that is not too old.
