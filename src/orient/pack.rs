@@ -378,6 +378,6 @@ mod tests {
         layout.add(&scale, crate::model::file::Content::Data, 1 << 20, 10_000).unwrap();
         let now_ms = 1_750_000_000_000;
         let heard = Heard { rate: 0.7, rate_ms: now_ms, last_foreign_ms: Some(now_ms), user_bytes: 1 << 20, ..Heard::nothing(now_ms - 9) };
-        assert_eq!((row(&layout, None).len(), row(&layout, Some(&heard)).len()), (28, 49));
+        assert_eq!((row(&layout, None).len(), row(&layout, Some(&heard)).len()), (23, 43));
     }
 }
