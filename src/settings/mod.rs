@@ -176,10 +176,12 @@ impl Settings {
     }
 
     fn from_section(mut top: Section<'_>, environment: &BTreeMap<String, String>) -> Self {
+        let instance = top.read("instance", units::word);
+        let server = Server::from_section(top.section("server"));
         let catalogs = catalog::all(top.section("catalog"));
         let settings = Self {
-            instance: top.read("instance", units::word),
-            server: Server::from_section(top.section("server")),
+            instance,
+            server,
             kafka: kafka::all(top.section("kafka"), &catalogs),
             catalogs,
             journal: Journal::from_section(top.section("journal"), environment),

@@ -16,6 +16,7 @@ import engines
 
 RECORDINGS = pathlib.Path(__file__).parent.parent / "observe" / "vectors"
 PARTS = ["r0", "r1", "r2"]
+NOT_FOUND = 7
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +83,7 @@ topics = [{listed}]
 
     def partitions(self, table):
         """The partitions that the sidecar knows, with the snapshot at which it judged them."""
-        done = self.afterwrite.run("why", f"{self.afterwrite.catalog}.{table}", "--server", self.server, "--json", ok=(0, 3, 4, 5, 66, 69))
+        done = self.afterwrite.run("why", f"{self.afterwrite.catalog}.db.{table}", "--server", self.server, "--json", ok=(0, NOT_FOUND))
         decisions = [json.loads(line) for line in done.stdout.splitlines() if line.strip()]
         return {d["partition"]: d["snapshot_id"] for d in decisions}
 
@@ -102,7 +103,7 @@ def home(scratch, request):
 
 
 class Writer:
-    """PyIceberg, which says nothing by itself."""
+    """PyIceberg, which says nothing by itself. Makes the catalog where there is none."""
 
     def __init__(self, home):
         self.catalog = engines.PyIceberg(home).catalog
@@ -172,6 +173,7 @@ def test_a_recorded_control_topic_leads_to_one_look_a_commit(broker, home, sidec
 
 def test_records_of_aborted_and_open_transactions_are_not_heard(broker, home, sidecars):
     broker.topic("transactions")
+    Writer(home)
     sidecar = Sidecar(home, "tx", [("transactions", "json")], broker.plain, "transactions")
     sidecars.append(sidecar)
     for name, ends in (("aborted", "abort_transaction"), ("committed", "commit_transaction")):
@@ -277,6 +279,7 @@ def no_file_is_replaced_twice(writer, table):
 
 def test_tls_and_a_password_let_in_and_a_wrong_password_is_told(broker, home, sidecars):
     broker.topic("secret")
+    Writer(home)
     properties = f"""
 [kafka.test.properties]
 security.protocol = "SASL_SSL"

@@ -32,7 +32,7 @@ fn our_own_event_says_the_same_in_protobuf_and_in_json() {
         files_added: 4,
         ..draft(Where::Named(TableName::new("lake", "db", "t")), Certainty::Hint)
     };
-    assert_eq!(read(Wire::Protobuf, &event.encode_to_vec()), [expected.clone()]);
+    assert_eq!(read(Wire::Protobuf, &event.encode_to_vec()), std::slice::from_ref(&expected));
     let camel = format!(
         r#"{{"table":"lake.db.t","tableUuid":"{uuid}","ref":"main","unknown":1,
             "snapshots":[{{"snapshotId":"9007199254740993","added":{{"dataFiles":"3","deleteFiles":1}}}}]}}"#
@@ -43,7 +43,7 @@ fn our_own_event_says_the_same_in_protobuf_and_in_json() {
                 {{"added":{{"data_files":2}}}}]}}]}}"#
     );
     for json in [camel, snake] {
-        assert_eq!(read(Wire::Json, json.as_bytes()), [expected.clone()], "{json}");
+        assert_eq!(read(Wire::Json, json.as_bytes()), std::slice::from_ref(&expected), "{json}");
     }
 }
 
