@@ -46,6 +46,7 @@ impl fmt::Debug for Catalog {
             .field("warehouse", &self.warehouse)
             .field("properties", &self.properties.keys())
             .field("refs", &self.refs)
+            .field("proxy", &self.proxy)
             .finish()
     }
 }

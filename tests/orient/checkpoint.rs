@@ -136,10 +136,14 @@ fn a_checkpoint_of_another_version_or_table_is_rebuilt() {
     };
     let bad = [
         with(|s| s.base[0] += 1),
-        with(|s| s.base.truncate(s.base.len() - 1)),
+        with(|s| {
+            s.base.pop();
+        }),
         with(|s| s.base.clear()),
         with(|s| s.log[1][0] += 1),
-        with(|s| s.log[2].truncate(s.log[2].len() - 1)),
+        with(|s| {
+            s.log[2].pop();
+        }),
         with(|s| s.log[0].clear()),
         // what is missing, or stands elsewhere, is noticed by what follows it
         with(|s| drop(s.log.remove(1))),

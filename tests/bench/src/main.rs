@@ -9,6 +9,7 @@ mod metadata;
 mod observe;
 mod partitions;
 mod process;
+mod proxy;
 mod restart;
 
 use std::process::Command;
@@ -17,7 +18,8 @@ use clap::Parser;
 use figure::{Bench, Figure};
 
 /// Every benchmark, in the order in which all are run.
-const ALL: [Bench; 6] = [observe::BENCH, manifest::BENCH, restart::BENCH, partitions::BENCH, hook::BENCH, metadata::BENCH];
+const ALL: [Bench; 7] =
+    [observe::BENCH, manifest::BENCH, restart::BENCH, partitions::BENCH, hook::BENCH, metadata::BENCH, proxy::BENCH];
 
 /// Measures afterwrite: prints one line a figure.
 #[derive(Parser)]
