@@ -6,6 +6,11 @@ use afterwrite::cli::{Cli, Command};
 use afterwrite::{command, serve, telemetry};
 use clap::Parser;
 
+/// Gives back to the system what many threads have freed: a memory limit is for
+/// the process, not only for what is in use.
+#[global_allocator]
+static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     serve::settle_provider();
     let cli = Cli::parse();
