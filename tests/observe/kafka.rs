@@ -1,6 +1,6 @@
 //! The Kafka door against a mock cluster.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -217,47 +217,6 @@ async fn an_inbox_that_is_full_makes_reading_rest_and_loses_nothing() {
     until("the offset", || cluster.committed(1) == [Some(20)]).await;
     assert_eq!(sidecar.row().accepted, 20);
     door.close().await;
-}
-
-/// A second process joins the group while looks of the first are under way.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_partition_that_changes_hands_loses_nothing_and_moves_no_offset_early() {
-    let cluster = Cluster::new(&[("commits", 4)]);
-    let write = |round: i64| (0..4).for_each(|p| cluster.write(p, &event(&format!("t{p}"), round)));
-    write(1);
-    let first = Sidecar::new(free());
-    let one = first.open(cluster.options());
-    until("four records", || first.row().received == 4).await;
-    let under_way: Vec<Look> = vec![first.look().await, first.look().await, first.look().await, first.look().await];
-    let second = Sidecar::new(free());
-    let two = second.open(cluster.options());
-    // the second hears again what of its partitions was not absorbed
-    until("the second to read", || second.row().received >= 2).await;
-    assert_eq!(cluster.committed(4), [None; 4]);
-    let looks = [second.look().await, second.look().await];
-    let moved: BTreeSet<String> = looks.iter().map(|l| l.name.table.clone()).collect();
-    assert_eq!(moved.len(), 2);
-    // what the first ends now moves only the partitions that it still has
-    under_way.into_iter().for_each(|look| first.inbox.done(look));
-    let ended = |table: &str| if moved.contains(table) { None } else { Some(1) };
-    let expected: Vec<Option<i64>> = (0..4).map(|p| ended(&format!("t{p}"))).collect();
-    until("the first's offsets", || cluster.committed(4) == expected).await;
-    looks.into_iter().for_each(|look| second.inbox.done(look));
-    until("all offsets", || cluster.committed(4) == [Some(1); 4]).await;
-    // and each goes on with its own
-    write(2);
-    let mut heard = BTreeMap::new();
-    for sidecar in [&first, &second] {
-        for _ in 0..2 {
-            let look = sidecar.look().await;
-            *heard.entry(look.name.table.clone()).or_insert(0) += 1;
-            sidecar.inbox.done(look);
-        }
-    }
-    assert_eq!(heard, (0..4).map(|p| (format!("t{p}"), 1)).collect());
-    until("all offsets", || cluster.committed(4) == [Some(2); 4]).await;
-    one.close().await;
-    two.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

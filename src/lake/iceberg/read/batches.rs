@@ -11,6 +11,8 @@ use crate::model::refusal::Refusal;
 const MAX_ROWS: u64 = 8192;
 /// Decoded bytes aimed at for one batch.
 const BATCH_BYTES: u64 = 8 << 20;
+/// Bytes of a page by the defaults of writers.
+const USUAL_PAGE: u64 = 1 << 20;
 /// Shortest window of a column.
 const LEAST_WINDOW: u64 = 16 << 10;
 /// Longest window of a column.
@@ -56,22 +58,36 @@ pub fn held(columns: usize, memory: u64) -> u64 {
     share.clamp(LEAST_WINDOW, MOST_WINDOW)
 }
 
-/// Rows of a batch for some leaf columns of a row group that are read in step:
-/// of each a page is held decoded.
+/// Rows of a batch for some leaf columns of a row group that are read in step: of
+/// each its dictionary, a page and what it was read through are held.
 ///
-/// Errs refused `TooLargeForMemory` when the windows of all columns, or one row,
-/// do not fit in a quarter of `memory`.
+/// Errs refused `TooLargeForMemory` when these do not fit in a third of `memory`,
+/// or one row not in a quarter.
 pub fn lockstep_rows(file: &ParquetFile, group: usize, leaves: &[usize], memory: u64) -> Result<usize> {
     let Some(meta) = file.footer().row_groups().get(group) else { return Ok(1) };
     let chunks: Vec<&ColumnChunkMetaData> = leaves.iter().filter_map(|leaf| meta.columns().get(*leaf)).collect();
-    let compressed: u64 = chunks.iter().map(|c| unsigned(c.compressed_size())).fold(0, u64::saturating_add);
-    let windows = held(chunks.len(), memory).saturating_mul(chunks.len() as u64);
-    if compressed.min(windows) > memory / 4 {
-        let why =
-            format!("{} columns of row group {group} need {windows} bytes, a quarter of the memory bound is {}", chunks.len(), memory / 4);
+    let window = held(chunks.len(), memory);
+    let needed = chunks.iter().map(|chunk| in_step(chunk, window)).fold(0, u64::saturating_add);
+    if needed > memory / 3 {
+        let why = format!(
+            "reading {} columns of row group {group} takes about {needed} bytes, a third of the memory bound is {}",
+            chunks.len(),
+            memory / 3
+        );
         return Err(file.refuse(Refusal::TooLargeForMemory, why));
     }
     fitting(file, group, &chunks, memory)
+}
+
+/// Bytes held while a column is read: a page and a dictionary, compressed and not,
+/// of which neither is larger than the chunk, and few are larger than writers'
+/// default.
+fn in_step(chunk: &ColumnChunkMetaData, window: u64) -> u64 {
+    let (compressed, whole) = (unsigned(chunk.compressed_size()), unsigned(chunk.uncompressed_size()));
+    let dictionary = chunk.dictionary_page_offset().map_or(0, |at| unsigned(chunk.data_page_offset().saturating_sub(at)));
+    let page = whole.min(USUAL_PAGE);
+    let inflated = whole.min(dictionary.saturating_mul(2));
+    compressed.min(window.max(page).max(dictionary)).saturating_add(page).saturating_add(inflated)
 }
 
 /// Bytes that a row of one column takes, about.
