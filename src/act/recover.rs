@@ -84,7 +84,16 @@ impl Act {
                 Ok(Look::Seen(resolution @ Resolution::NotLanded, _)) => Some(AttemptState::Lost { loss: Loss::Seen(resolution) }),
                 Ok(Look::Gone) => Some(AttemptState::GivenUp),
                 Ok(Look::Seen(Resolution::Open { reason: open }, table)) => match table.fence(asserted).await {
-                    Ok(true) => Some(AttemptState::Lost { loss: Loss::Seen(Resolution::NotLanded) }),
+                    // from here on it cannot land: what is seen now is final
+                    Ok(true) => match self.look(&job.plan, &job.kind, &attempt.id, asserted).await {
+                        Ok(Look::Seen(Resolution::Landed { snapshot_id }, _)) => Some(AttemptState::Landed { snapshot_id }),
+                        Ok(Look::Seen(..)) => Some(AttemptState::Lost { loss: Loss::Seen(Resolution::NotLanded) }),
+                        Ok(Look::Gone) => Some(AttemptState::GivenUp),
+                        Err(error) => {
+                            reason = error.to_string();
+                            None
+                        }
+                    },
                     fenced => {
                         reason = fenced.err().map_or(open, |error| error.to_string());
                         job.cancel.then_some(AttemptState::GivenUp)

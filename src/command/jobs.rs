@@ -93,7 +93,11 @@ pub async fn undo(app: &App, job: &str, json: bool) -> Result<Exit, Failure> {
     }
     let text = match json {
         true => serde_json::json!({ "job": job, "table": result.table.to_string(), "undone": true }).to_string(),
-        false => format!("{} is rolled back to the snapshot before job {job}", result.table),
+        false => format!(
+            "{} is rolled back to the snapshot before job {job}\na running `serve` may rewrite it again after its cooldown; \
+             `afterwrite pause {}` keeps it as it is",
+            result.table, result.table
+        ),
     };
     show::print(&text)?;
     Ok(Exit::Done)

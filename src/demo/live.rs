@@ -103,7 +103,8 @@ fn line(job: &Job) -> String {
     }
     let path = match numbers.path {
         Some(Path::Splice) => "spliced",
-        _ => "re-encoded",
+        Some(Path::RePack) => "re-packed",
+        Some(Path::ReEncode) | None => "re-encoded",
     };
     format!(
         "{place}: {}: {}, {} {path} into {}, {}; {} proven equal, {} ms",

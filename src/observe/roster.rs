@@ -133,7 +133,7 @@ impl Roster {
     }
 
     /// Compares a listing with the last one and takes its place. Moved tables
-    /// stay news until [`Roster::marked`].
+    /// stay news until `Roster::marked`.
     pub fn listed(&self, catalog: &str, pointers: Vec<Pointer>, now_ms: i64) -> News {
         let mut catalogs = self.lock();
         let known = catalogs.entry(catalog.to_owned()).or_default();

@@ -326,6 +326,7 @@ fn tell(result: &JobResult) {
             JobEnd::Failed
         }
     };
+    log(result);
     telemetry::job_ended(end, result.seconds());
     telemetry::budget_spent(numbers.gb_hours);
     telemetry::bytes_read(numbers.bytes_read);
@@ -334,5 +335,24 @@ fn tell(result: &JobResult) {
     }
     if let JobVerdict::Replan { conflict, .. } | JobVerdict::Dropped { conflict } = &result.verdict {
         telemetry::conflicted(conflict);
+    }
+}
+
+/// One line a job that was begun, for whoever asks the log what changed a table.
+fn log(result: &JobResult) {
+    let Some(job) = &result.job else { return };
+    let numbers = &result.numbers;
+    let (table, partition, snapshot) = (&result.table, &result.scope, numbers.snapshot_id);
+    let (files_in, files_out) = (numbers.files_in, numbers.files_out);
+    let (bytes_in, bytes_out, seconds) = (numbers.bytes_in, numbers.bytes_out, result.seconds());
+    let outcome = result.verdict.note();
+    match &result.verdict {
+        JobVerdict::Refused { .. } | JobVerdict::Disproved { .. } | JobVerdict::Failed { .. } | JobVerdict::Unresolved { .. } => {
+            tracing::warn!(job = job.0, %table, %partition, reason = result.reason, outcome, seconds, "a job failed");
+        }
+        _ => tracing::info!(
+            job = job.0, %table, %partition, reason = result.reason, outcome, files_in, files_out, bytes_in, bytes_out, seconds, snapshot,
+            "a job ended"
+        ),
     }
 }

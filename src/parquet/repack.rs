@@ -267,10 +267,16 @@ impl Joining {
     /// The rows of a page that does not tell them.
     fn count_rows(&mut self, page: &Page, part: &Part) -> Result<u64, Fault> {
         let opened = self.open_any(page, part)?;
-        if page.data().0 > 0 && hybrid::count(opened.repetition(), hybrid::width(self.levels.repetition), 1, 0)? == 0 {
+        if page.data().0 > 0 && self.begins_inside(&opened)? {
             return Err(Fault::unfit("a page begins inside a row"));
         }
         Ok(opened.rows.into())
+    }
+
+    /// Whether the first value of a page belongs to a row of the page before.
+    fn begins_inside(&self, opened: &body::Body) -> Result<bool, Fault> {
+        let levels = opened.repetition();
+        Ok(!levels.is_empty() && hybrid::count(levels, hybrid::width(self.levels.repetition), 1, 0)? == 0)
     }
 
     fn end(mut self, sources: &[Source<'_>], first: &Part) -> Result<Joined, Failure> {

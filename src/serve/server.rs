@@ -106,7 +106,7 @@ pub struct Running {
 pub async fn start(backend: Arc<dyn Backend>, options: &Options, metrics: PrometheusHandle) -> Result<Running, Error> {
     check_listen(options.grpc, options.tls.is_some(), options.token.is_some(), options.insecure)?;
     if let Some(http) = options.http {
-        check_listen(http, false, false, options.insecure)?;
+        check_listen(http, false, false, options.insecure).map_err(|refusal| Refusal { missing: "it speaks no TLS", ..refusal })?;
     }
     let stop = CancellationToken::new();
     let (health, router) = services(&backend, options, &stop).await?;

@@ -74,6 +74,9 @@ fn one(mut section: Section<'_>) -> Option<Catalog> {
         false => needed(&mut section, "warehouse", "file:///data/warehouse"),
     };
     let refs = section.read("refs", units::words).unwrap_or_else(|| vec![MAIN.into()]);
+    if refs.iter().any(|name| name != MAIN) {
+        section.mistake("refs", format!("only `{MAIN}` is looked after yet: leave the key out"));
+    }
     let proxy = section.take("proxy");
     let mut properties = BTreeMap::new();
     let rest = section.rest();

@@ -56,20 +56,13 @@ impl Server {
         server
     }
 
-    /// An address that others can reach needs TLS and a token, or a plain word
-    /// that it shall be open.
+    /// Whether an address may be listened on is judged by who listens, when the
+    /// command line is known as well.
     fn check(&self, section: &mut Section<'_>) {
         match (&self.tls_cert, &self.tls_key) {
             (Some(_), None) => section.mistake("tls_key", "tls_cert is set without its key"),
             (None, Some(_)) => section.mistake("tls_cert", "tls_key is set without its certificate"),
             _ => {}
-        }
-        let guarded = self.tls_cert.is_some() && self.tls_key.is_some() && self.token.is_some();
-        for (key, address) in [("listen", self.listen), ("http", self.http)] {
-            if !address.ip().is_loopback() && !guarded && !self.insecure {
-                let message = format!("{address} can be reached by others: set tls_cert, tls_key and token, or insecure = true");
-                section.mistake(key, message);
-            }
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Where log lines go: standard error, as text or as JSON.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::EnvFilter;
 
 /// How log lines look.
@@ -21,7 +23,7 @@ pub enum Format {
 pub fn init(format: Format, filter: &str) -> anyhow::Result<()> {
     let parsed =
         EnvFilter::try_new(filter).map_err(|e| anyhow::anyhow!("log filter `{filter}`: {e}; write it like `info,afterwrite=debug`"))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(parsed).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt().with_env_filter(parsed).with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr);
     let done = match format {
         Format::Text => builder.try_init(),
         Format::Json => builder.json().try_init(),

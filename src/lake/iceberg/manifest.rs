@@ -103,7 +103,7 @@ pub async fn list(table: &IcebergTable, snapshot_id: i64) -> Result<Vec<Manifest
     list_of(&table.loaded.metadata, &table.loaded.io, &table.loaded.metadata_location, snapshot_id).await
 }
 
-/// As [`list`], of a table of which only the metadata, read from `location`, is at hand.
+/// As [`list()`], of a table of which only the metadata, read from `location`, is at hand.
 pub(super) async fn list_of(metadata: &TableMetadata, io: &FileIO, location: &str, snapshot_id: i64) -> Result<Vec<ManifestRef>> {
     let snapshot =
         metadata.snapshot_by_id(snapshot_id).ok_or_else(|| Error::NotFound { path: format!("snapshot {snapshot_id} of {location}") })?;

@@ -97,6 +97,9 @@ impl Proving<'_> {
     /// Bytes of the copied chunks. Rows are decoded only of outputs whose
     /// description does not follow from the inputs' manifests.
     async fn by_bytes(&self) -> Result<Proof> {
+        if let Some(input) = self.plan.inputs.iter().find(|input| !input.deletes.is_empty()) {
+            return Err(failed(&input.path, "its row groups are copied, and deletes apply to it"));
+        }
         let nulls = readback::look(&self.store, self.outputs, &self.schema).await?;
         let rows = same_rows(self.plan, self.written)?;
         let copied = chunks::same(&self.store, self.plan, self.outputs, self.plan.bound.memory).await?;

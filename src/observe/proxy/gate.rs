@@ -62,7 +62,7 @@ impl Gate {
             let reference = event.reference.as_deref().unwrap_or(MAIN);
             if self.references.iter().any(|r| r == reference) {
                 source.received(event.heard_ms);
-                let heard = self.inbox.hear(event);
+                let heard = self.inbox.hear_for(event, None);
                 source.heard(heard);
                 telemetry::event_heard(Door::Proxy, heard);
             }

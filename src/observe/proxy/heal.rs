@@ -88,7 +88,7 @@ pub enum Verdict {
 /// Where a change stands in a table.
 pub fn stand(change: &Change, look: &Look) -> Stand {
     let Look::Table(table) = look else { return Stand::Open };
-    if change.uuid.is_some() && change.uuid != table.uuid {
+    if change.uuid.is_some() && table.uuid.is_some() && change.uuid != table.uuid {
         return Stand::Absent;
     }
     let there = change.adds.iter().filter(|a| table.parents.contains_key(&a.id)).count();

@@ -1,12 +1,12 @@
 //! The transparent proxy in front of an Iceberg REST catalog: engines point their
 //! catalog `uri` at it, and nothing else changes.
 //!
-//! Requests and answers stream through byte for byte ([`forward`], [`headers`],
-//! [`upstream`]); small ones that tell something are also read ([`route`],
-//! [`tap`], [`commit`], [`others`]) and become events ([`events`]) or entries of
+//! Requests and answers stream through byte for byte (`forward`, `headers`,
+//! `upstream`); small ones that tell something are also read ([`route`],
+//! `tap`, [`commit`], `others`) and become events ([`events`]) or entries of
 //! the [`ledger`]. `uri` in the config answer is made the proxy's
 //! ([`config_answer`]). Commits whose answer leaves their outcome open are looked
-//! after before the client hears of them ([`commits`], [`heal`]).
+//! after before the client hears of them (`commits`, [`heal`]).
 //!
 //! The proxy adds no error of its own that a client would read as an unknown
 //! commit: when the catalog was not reached it answers 429, and when the catalog

@@ -84,7 +84,7 @@ pub fn pieces(sources: &[Source<'_>], merged: Option<&Merged>, levels: Levels, s
                 (false, false) => Form::Whole,
             };
             let rows = page.rows - dead;
-            let bytes = bytes(page, source, form) * rows / page.rows.max(1);
+            let bytes = bytes(page, source, form).saturating_mul(rows) / page.rows.max(1);
             let small = form != Form::Whole && gather::fits(&page.header, levels) && rows < small_rows && bytes < SMALL_BYTES;
             let second_version = matches!(page.header.kind, Kind::DataV2(_));
             pieces.push(Piece { source: place, page: number, form, second_version, first, cut: dead > 0, rows, bytes, small });
@@ -100,7 +100,7 @@ fn bytes(page: &Page, source: &Source<'_>, form: Form) -> u64 {
     let known = page.header.uncompressed as u64;
     match &source.dictionary {
         Some(dictionary) if form == Form::Values && is_dictionary(page.data().1) => {
-            known.max(u64::from(page.data().0) * (dictionary.bytes().len() as u64 / (dictionary.len() as u64).max(1)))
+            known.max(u64::from(page.data().0).saturating_mul(dictionary.bytes().len() as u64 / (dictionary.len() as u64).max(1)))
         }
         _ => known,
     }
@@ -214,7 +214,10 @@ impl Joining {
             let mut first = 0;
             for page in &source.pages.data {
                 if page.rows > 0 && dead(source, first, page.rows).len() as u64 == page.rows {
-                    self.open(page, source).map_err(|fault| fault.of(place))?;
+                    let opened = self.open(page, source).map_err(|fault| fault.of(place))?;
+                    if self.begins_inside(&opened).map_err(|fault| fault.of(place))? {
+                        return Err(Fault::unfit("a page begins inside a row, and rows are deleted").of(place));
+                    }
                 }
                 first += page.rows;
             }

@@ -14,6 +14,7 @@ mod undo;
 
 pub use remove::remove_outputs;
 pub use resolve::find_attempt;
+pub(super) use resolve::parentless;
 pub use undo::undo;
 
 use iceberg::spec::{DataFile, FormatVersion, Snapshot, SnapshotReference, SnapshotRetention, StatisticsFile, TableMetadata};

@@ -40,7 +40,10 @@ pub async fn remove_outputs(table: &IcebergTable, proof: &NotLanded, paths: &[St
     };
     let forbid = |why: String| Err(Error::Setup(format!("nothing of attempt {} is removed: {why}", proof.attempt().0)));
     let attempt = &proof.attempt().0;
-    let landed = fresh.metadata.snapshots().find(|s| s.summary().additional_properties.get(ATTEMPT_KEY) == Some(attempt));
+    let landed = fresh
+        .metadata
+        .snapshots()
+        .find(|s| s.summary().additional_properties.get(ATTEMPT_KEY).is_some_and(|carried| holds(carried, attempt)));
     if let Some(landed) = landed {
         return forbid(format!("snapshot {} of {name} is its own", landed.snapshot_id()));
     }
@@ -63,6 +66,13 @@ pub async fn remove_outputs(table: &IcebergTable, proof: &NotLanded, paths: &[St
         store.delete(proof, path).await?;
     }
     Ok(())
+}
+
+/// Whether a snapshot that carries this id may hold an attempt's files: its own, or
+/// that of any try of a job whose outputs belong to try 0.
+fn holds(carried: &str, attempt: &str) -> bool {
+    let job = attempt.strip_suffix(".0");
+    carried == attempt || job.is_some_and(|job| carried.strip_prefix(job).is_some_and(|rest| rest.starts_with('.')))
 }
 
 fn climbs(path: &str) -> bool {

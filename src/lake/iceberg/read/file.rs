@@ -14,7 +14,7 @@ use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStream};
 use parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
 use parquet::basic::Type as Physical;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
 
 use super::window::{Piece, Window, Windows};
 use crate::lake::{Error, Result};
@@ -130,6 +130,12 @@ impl ParquetFile {
             Ok(footer) => footer,
             Err(error) => return Err(store.parquet_error(path, error).await),
         };
+        let placed = |c: &ColumnChunkMetaData| {
+            c.compressed_size() >= 0 && c.data_page_offset() >= 0 && c.dictionary_page_offset().is_none_or(|at| at >= 0)
+        };
+        if !footer.row_groups().iter().flat_map(RowGroupMetaData::columns).all(placed) {
+            return Err(Error::damaged(path, "a column chunk has no place in the file"));
+        }
         let footer = describe(footer).map_err(|error| Error::damaged(path, error))?;
         Ok(Self { path: path.into(), store: store.clone(), reader, footer })
     }

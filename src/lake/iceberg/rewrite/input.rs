@@ -9,7 +9,9 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use iceberg::io::{FileIO, FileRead};
 use parquet::arrow::async_reader::MetadataFetch;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader};
+use parquet::file::metadata::{
+    ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, RowGroupMetaData,
+};
 
 use crate::lake::iceberg::read::file::Store;
 use crate::lake::iceberg::read::manifests::{self, Kind};
@@ -32,6 +34,15 @@ pub struct Input {
 const AT_ONCE: usize = 8;
 /// Bytes fetched from a file's end at first; most footers fit.
 const FOOTER_GUESS: usize = 64 << 10;
+
+/// A column with a chunk that begins or ends before the file does.
+fn misplaced(footer: &ParquetMetaData) -> Option<String> {
+    let placed = |chunk: &ColumnChunkMetaData| {
+        chunk.compressed_size() >= 0 && chunk.data_page_offset() >= 0 && chunk.dictionary_page_offset().is_none_or(|at| at >= 0)
+    };
+    let chunks = footer.row_groups().iter().flat_map(RowGroupMetaData::columns);
+    chunks.filter(|chunk| !placed(chunk)).map(|chunk| chunk.column_path().string()).next()
+}
 
 impl Input {
     /// Opens all inputs of a plan, in its order.
@@ -58,6 +69,9 @@ impl Input {
             Err(ParquetError::External(cause)) => return Err(Error::unreachable(format!("reading {}", file.path), anyhow::anyhow!(cause))),
             Err(error) => return Err(Error::damaged(&file.path, error)),
         };
+        if let Some(column) = misplaced(&footer) {
+            return Err(Error::damaged(&file.path, format_args!("column {column} has no place in the file")));
+        }
         let rows = footer.row_groups().iter().try_fold(0u64, |rows, group| rows.checked_add(u64::try_from(group.num_rows()).ok()?));
         if rows != Some(file.records) {
             return Err(Error::damaged(&file.path, format_args!("its footer does not state the {} rows of the manifest", file.records)));
@@ -67,6 +81,9 @@ impl Input {
 
     /// The file's bytes in a range, all of them.
     pub async fn bytes(&self, range: Range<u64>) -> Result<Bytes> {
+        if range.start > range.end || range.end > self.size {
+            return Err(Error::damaged(&self.path, format_args!("bytes {range:?} of a file of {} bytes", self.size)));
+        }
         let length = range.end.saturating_sub(range.start);
         let read = self.reader.read(range).await.map_err(|e| Error::unreachable(format!("reading {}", self.path), e))?;
         if read.len() as u64 == length { Ok(read) } else { Err(Error::damaged(&self.path, "it ends before its pages do")) }

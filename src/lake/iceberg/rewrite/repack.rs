@@ -51,7 +51,7 @@ pub enum Packed {
 }
 
 /// Writes the inputs' row groups, in order, joined into ones of about
-/// [`MOST_ROWS`] rows or the table's size, into files of about equal bytes.
+/// `MOST_ROWS` rows or the table's size, into files of about equal bytes.
 /// `nans` are the inputs' NaN counts by path, `deleted` the deleted rows of each
 /// input. Also the bytes read.
 ///

@@ -124,6 +124,10 @@ struct Span {
 
 /// The chunks of a row group; those that lie side by side in both files are one.
 fn spans(input: &Group, output: &Group) -> Result<Vec<Span>> {
+    let columns = |group: &Group| group.file.footer().file_metadata().schema_descr().root_schema_ptr();
+    if columns(input).get_fields() != columns(output).get_fields() {
+        return Err(failed(&output.file.path, format_args!("its columns are not those of {}", input.file.path)));
+    }
     let meta = |group: &Group| group.file.footer().row_groups().get(group.group).cloned();
     let (Some(from), Some(to)) = (meta(input), meta(output)) else {
         return Err(failed(&output.file.path, "a row group is not there"));

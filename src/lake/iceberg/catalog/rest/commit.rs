@@ -109,7 +109,8 @@ pub async fn commit(
 /// something in between, while the first is still worked on.
 async fn has_moved(client: &Client, config: &Config, base: &Loaded) -> bool {
     let found = list::location(client, config, &base.name).await;
-    !found.is_ok_and(|location| location.as_deref() == Some(base.metadata_location.as_str()))
+    // what cannot be seen has not moved
+    found.is_ok_and(|location| location.as_deref() != Some(base.metadata_location.as_str()))
 }
 
 /// The same request with new credentials; the outer error is proof that it was not

@@ -20,6 +20,7 @@ use super::config::Config;
 use crate::lake::Result;
 use crate::lake::asserted::AssertedHead;
 use crate::lake::iceberg::catalog::Loaded;
+use crate::lake::iceberg::commit::parentless;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -39,7 +40,9 @@ struct Numbered {
 /// * the branch stands at the asserted head, in the very commit that takes the
 ///   number: no such request has landed;
 /// * the catalog answers that the number is taken;
-/// * it refuses another snapshot with that number.
+/// * it refuses another snapshot with a number that is taken, and says that this is
+///   why: any other refusal proves nothing;
+/// * no snapshot is listed that may descend from one of ours.
 ///
 /// A crash leaves at most a higher sequence number, which has no meaning of its own.
 ///
@@ -55,13 +58,27 @@ pub async fn fence(client: &Client, config: &Config, table: &Loaded, asserted: &
     let (Some(wanted), Some(free)) = (taken.checked_add(1), metadata.last_sequence_number().checked_add(1)) else { return Ok(false) };
     let uuid = TableRequirement::UuidMatch { uuid: metadata.uuid() };
     let stands = TableRequirement::RefSnapshotIdMatch { r#ref: asserted.reference.clone(), snapshot_id: asserted.snapshot_id };
-    if metadata.last_sequence_number() < wanted
-        && !passes(client, config, table, &[uuid.clone(), stands], &passing(client, metadata, head, free), wanted).await?
-    {
+    if parentless(metadata, |s| s.sequence_number() <= taken).is_some() {
         return Ok(false);
     }
-    let again = passing(client, metadata, head, wanted);
-    Ok(!passes(client, config, table, &[uuid], &again, wanted).await?)
+    let asserts = [uuid, stands];
+    let mut top = metadata.last_sequence_number();
+    if top < wanted {
+        if ask(client, config, table, &asserts, &passing(client, metadata, head, free), wanted).await? != Said::Applied {
+            return Ok(false);
+        }
+        top = free;
+    }
+    // the highest number: a catalog that takes it all the same does not fall behind itself
+    let said = ask(client, config, table, &asserts, &passing(client, metadata, head, top), top).await?;
+    Ok(matches!(said, Said::Refused(why) if why.contains("sequence number")))
+}
+
+/// What a catalog said to a commit.
+#[derive(PartialEq, Eq)]
+enum Said {
+    Applied,
+    Refused(String),
 }
 
 /// A snapshot that comes and goes in one commit: the head's own files once more.
@@ -83,15 +100,15 @@ fn passing(client: &Client, metadata: &TableMetadata, head: &Snapshot, sequence:
     vec![TableUpdate::AddSnapshot { snapshot }, TableUpdate::RemoveSnapshots { snapshot_ids: vec![id] }]
 }
 
-/// Whether the catalog applies a commit, after which at least this number is taken.
-async fn passes(
+/// What the catalog says to a commit, after which at least this number is taken.
+async fn ask(
     client: &Client,
     config: &Config,
     table: &Loaded,
     requirements: &[TableRequirement],
     updates: &[TableUpdate],
     taken: i64,
-) -> Result<bool> {
+) -> Result<Said> {
     let address = config.paths.table(&table.name);
     let body = serde_json::json!({ "requirements": requirements, "updates": updates });
     let body = serde_json::to_vec(&body).map_err(|e| client.setup(&address, e.to_string()))?;
@@ -102,11 +119,11 @@ async fn passes(
         Verdict::Accepted => {
             let answer: Answered = client.parse(&address, &answered.body)?;
             match answer.metadata.last_sequence_number >= taken {
-                true => Ok(true),
+                true => Ok(Said::Applied),
                 false => Err(client.unreachable(&address, format!("sequence number {taken} was not taken"))),
             }
         }
-        Verdict::Moved(_) | Verdict::Refused(_) => Ok(false),
+        Verdict::Moved(why) | Verdict::Refused(why) => Ok(Said::Refused(why)),
         Verdict::Unauthorized(why) | Verdict::Unknown(why) => Err(client.unreachable(&address, why)),
     }
 }

@@ -135,12 +135,16 @@ impl Database {
                 update.execute(pool).await?.rows_affected()
             }
             Pool::Postgres(pool) => {
-                let mut transaction = pool.begin().await?;
-                sqlx::query(postgres::LOCK_TIMEOUT).execute(&mut *transaction).await?;
-                let update = sqlx::query(&sql).bind(mark).bind(catalog).bind(namespace).bind(&name.table).bind(location);
-                let rows = update.execute(&mut *transaction).await?.rows_affected();
-                transaction.commit().await?;
-                rows
+                let fenced = async {
+                    let mut transaction = pool.begin().await?;
+                    sqlx::query(postgres::LOCK_TIMEOUT).execute(&mut *transaction).await?;
+                    let update = sqlx::query(&sql).bind(mark).bind(catalog).bind(namespace).bind(&name.table).bind(location);
+                    let rows = update.execute(&mut *transaction).await?.rows_affected();
+                    transaction.commit().await?;
+                    Ok::<_, sqlx::Error>(rows)
+                };
+                let late = |_| sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
+                tokio::time::timeout(postgres::PATIENCE, fenced).await.map_err(late)??
             }
         };
         Ok(rows > 0)
