@@ -1,6 +1,7 @@
 //! Command line.
 
-use std::process::ExitCode;
+use std::os::unix::process::CommandExt;
+use std::process::{Command as Process, ExitCode};
 
 use afterwrite::cli::{Cli, Command};
 use afterwrite::{command, serve, telemetry};
@@ -11,7 +12,25 @@ use clap::Parser;
 #[global_allocator]
 static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// How the allocator is told after how many milliseconds to give memory back.
+const GIVE_BACK: &str = "MIMALLOC_PURGE_DELAY";
+
+/// The allocator hears only the environment, and only before `main`: the program
+/// begins anew with the setting. Where that fails it goes on with more memory.
+fn settle_memory() {
+    if std::env::var_os(GIVE_BACK).is_none()
+        && let Ok(program) = std::env::current_exe()
+    {
+        let mut again = Process::new(program);
+        if let Some(name) = std::env::args_os().next() {
+            again.arg0(name);
+        }
+        let _ = again.args(std::env::args_os().skip(1)).env(GIVE_BACK, "0").exec();
+    }
+}
+
 fn main() -> ExitCode {
+    settle_memory();
     serve::settle_provider();
     let cli = Cli::parse();
     let quiet = if matches!(cli.command, Command::Serve(_)) { "info" } else { "warn" };

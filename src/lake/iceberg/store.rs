@@ -1,6 +1,7 @@
 //! Files of tables: one set of calls over every kind of store, by the paths that
 //! metadata spells.
 
+mod direct;
 mod local;
 mod ranges;
 #[cfg(test)]
@@ -14,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use iceberg::io::{FileIO, FileIOBuilder, FileRead, FileWrite};
-use iceberg_storage_opendal::OpenDalResolvingStorageFactory;
 
+use self::direct::Direct;
 use crate::lake::{Error, NotLanded, Result};
 use crate::model::location::Location;
 
@@ -26,7 +27,7 @@ use crate::model::location::Location;
 /// each path chooses the store: `file`, `s3`, `s3a`, `s3n`, `gs`, `abfs`, `abfss`,
 /// `wasb`, `wasbs`, `memory`. No store is contacted before its first file.
 pub fn file_io(properties: &BTreeMap<String, String>) -> FileIO {
-    FileIOBuilder::new(Arc::new(OpenDalResolvingStorageFactory::new())).with_props(properties).build()
+    FileIOBuilder::new(Arc::new(Direct::default())).with_props(properties).build()
 }
 
 /// The files that a [`FileIO`] reaches, with a count of what was asked of it.

@@ -5,7 +5,7 @@ use iceberg::io::{FileIO, FileWrite};
 use super::space;
 use crate::lake::{Control, Error, Result};
 use crate::model::killpoint::KillPoint;
-use crate::parquet::tap::Tap;
+use crate::parquet::tap::{PIECE, SMALL_PIECE, Tap};
 
 /// An output file that is journaled and begun, and not yet closed.
 ///
@@ -26,7 +26,8 @@ impl<'a> Sink<'a> {
         control.reached(KillPoint::OutputNamed);
         let failed = |e| Error::unreachable(format!("beginning {path}"), e);
         let writer = io.new_output(&path).map_err(failed)?.writer().await.map_err(failed)?;
-        Ok(Self { path, control, writer, tap: Tap::default(), bytes: 0 })
+        let piece = if space::local_path(&path).is_some() { SMALL_PIECE } else { PIECE };
+        Ok(Self { path, control, writer, tap: Tap::with_pieces(piece), bytes: 0 })
     }
 
     /// What an encoder writes into.
@@ -62,7 +63,8 @@ impl<'a> Sink<'a> {
 
     async fn send(&mut self, piece: bytes::Bytes) -> Result<()> {
         let size = piece.len() as u64;
-        self.writer.write(piece).await.map_err(|e| Error::unreachable(format!("writing {}", self.path), e))?;
+        self.writer.write(piece.clone()).await.map_err(|e| Error::unreachable(format!("writing {}", self.path), e))?;
+        self.tap.give_back(piece);
         if self.bytes == 0 {
             self.control.reached(KillPoint::OutputBegun);
         }
