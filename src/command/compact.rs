@@ -1,6 +1,10 @@
-//! `plan` and `compact`: a table's partitions, one after the other, at request.
+//! `plan` and `compact`: a table's partitions, some at a time, at request.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::stream::{self, StreamExt};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::act::job::seconds;
 use crate::act::{Act, JobResult, Progress as Done, Role, Verdict, Watcher};
@@ -90,10 +94,9 @@ pub async fn run(app: &App, args: &Compact, json: bool) -> Result<Exit, Failure>
         true => None,
         false => Some(app.act(Role::Command, app.journal().await?).await?),
     };
-    let (mut rows, mut exit) = (Vec::new(), Exit::Done);
     let total = scopes.iter().map(|s| if let Found::Plans(p) = &s.found { p.iter().map(Plan::input_bytes).sum() } else { 0 }).sum();
-    let progress = Progress::bytes(&format!("compacting {}", args.branch.table), total);
-    let mut done = 0;
+    let tally = Tally { bar: Progress::bytes(&format!("compacting {}", args.branch.table), total), done: Arc::default() };
+    let mut work = Vec::new();
     for scoped in scopes {
         let blank = CompactRow {
             table: table.view().name.to_string(),
@@ -102,29 +105,26 @@ pub async fn run(app: &App, args: &Compact, json: bool) -> Result<Exit, Failure>
             ..CompactRow::default()
         };
         match scoped.found {
-            Found::Nothing => rows.push(CompactRow { result: "left".into(), decision: "nothing-to-gain".into(), ..blank }),
-            Found::Refused(refused) => {
-                exit = exit.max(Exit::Refused);
-                rows.push(refused_row(blank, &refused));
+            Found::Nothing => {
+                let row = CompactRow { result: "left".into(), decision: "nothing-to-gain".into(), ..blank };
+                work.push(Work::Told(row, Exit::Done));
             }
+            Found::Refused(refused) => work.push(Work::Told(refused_row(blank, &refused), Exit::Refused)),
             Found::Failed(error) => {
-                exit = exit.max(exit_of(&error));
-                rows.push(CompactRow { result: "failed".into(), decision: "error".into(), detail: told(&error), ..blank });
+                let row = CompactRow { result: "failed".into(), decision: "error".into(), detail: told(&error), ..blank };
+                work.push(Work::Told(row, exit_of(&error)));
             }
-            Found::Plans(plans) => {
-                for plan in plans {
-                    let (row, code) = match &act {
-                        Some(act) => carry_out(act, &plan, blank.clone(), &progress, done).await,
-                        None => (planned(&plan, blank.clone()), Exit::Done),
-                    };
-                    done += plan.input_bytes();
-                    progress.at(done);
-                    exit = exit.max(code);
-                    rows.push(row);
-                }
-            }
+            Found::Plans(plans) => work.extend(plans.into_iter().map(|plan| match &act {
+                Some(act) => Work::Job { act: Arc::clone(act), plan: Box::new(plan), blank: blank.clone(), tally: tally.clone() },
+                None => Work::Told(planned(&plan, blank.clone()), Exit::Done),
+            })),
         }
     }
+    let jobs = app.settings.budget.concurrent_jobs.max(1);
+    let done: Vec<(CompactRow, Exit)> = stream::iter(work).map(Work::done).buffered(jobs).collect().await;
+    let exit = done.iter().fold(Exit::Done, |exit, (_, code)| exit.max(*code));
+    let rows: Vec<CompactRow> = done.into_iter().map(|(row, _)| row).collect();
+    let progress = tally.bar;
     progress.end();
     if let Some(act) = act {
         act.leave().await?;
@@ -196,10 +196,50 @@ fn found(order: &Order<'_>, files: &crate::model::plan::ScopeFiles) -> Found {
     }
 }
 
-async fn carry_out(act: &Act, plan: &Plan, blank: CompactRow, progress: &Progress, before: u64) -> (CompactRow, Exit) {
-    let bar = progress.clone();
-    let watcher: Watcher = Arc::new(move |done: Done| bar.at(before.saturating_add(done.bytes)));
+/// A row of the answer, or the job that gives it.
+enum Work {
+    Told(CompactRow, Exit),
+    Job { act: Arc<Act>, plan: Box<Plan>, blank: CompactRow, tally: Tally },
+}
+
+impl Work {
+    /// A job has a task of its own, which ends with this command.
+    async fn done(self) -> (CompactRow, Exit) {
+        match self {
+            Self::Told(row, exit) => (row, exit),
+            Self::Job { act, plan, blank, tally } => {
+                let spare = blank.clone();
+                let job = AbortOnDropHandle::new(tokio::spawn(async move { carry_out(&act, &plan, blank, &tally).await }));
+                job.await.unwrap_or_else(|stopped| {
+                    let detail = format!("the job did not end: {stopped}");
+                    (CompactRow { result: "failed".into(), decision: "error".into(), detail, ..spare }, Exit::Failed)
+                })
+            }
+        }
+    }
+}
+
+/// Bytes that all jobs together have done.
+#[derive(Clone)]
+struct Tally {
+    bar: Progress,
+    done: Arc<AtomicU64>,
+}
+
+impl Tally {
+    fn add(&self, bytes: u64) {
+        let before = self.done.fetch_add(bytes, Ordering::Relaxed);
+        self.bar.at(before.saturating_add(bytes));
+    }
+}
+
+async fn carry_out(act: &Act, plan: &Plan, blank: CompactRow, tally: &Tally) -> (CompactRow, Exit) {
+    let (so_far, own) = (Arc::new(AtomicU64::new(0)), tally.clone());
+    let more = move |bytes: u64| own.add(bytes.saturating_sub(so_far.fetch_max(bytes, Ordering::Relaxed)));
+    let last = more.clone();
+    let watcher: Watcher = Arc::new(move |done: Done| more(done.bytes));
     let result = act.run(plan, Some(watcher)).await;
+    last(plan.input_bytes());
     (row(plan, &result, blank), exit(&result.verdict))
 }
 
