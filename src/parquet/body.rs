@@ -53,6 +53,11 @@ impl Body {
         self.bytes.get(self.split..).unwrap_or_default()
     }
 
+    /// Its memory, for the next page.
+    pub fn into_room(self) -> Vec<u8> {
+        self.bytes
+    }
+
     /// The stream of repetition levels, where the column has them.
     pub fn repetition(&self) -> &[u8] {
         self.bytes.get(self.repetition.clone()).unwrap_or_default()
@@ -80,7 +85,8 @@ pub fn open(
     codec: parquet::basic::Compression,
     inflater: &mut Inflater,
 ) -> Result<Body, Fault> {
-    let mut bytes = Vec::new();
+    let mut bytes = std::mem::take(&mut inflater.room);
+    bytes.clear();
     let (split, repetition, definition, values) = match header.kind {
         Kind::Data(page) => {
             if levels.repetition > 0 && page.repetition != Encoding::RLE || levels.definition > 0 && page.definition != Encoding::RLE {
@@ -157,7 +163,8 @@ fn contradicts() -> Fault {
 /// Errs `Unfit` when it would be too large for the format.
 pub fn close(kind: &Kind, levels: &[u8], values: &[u8], deflater: &mut Deflater) -> Result<(Header, Vec<u8>), Fault> {
     let uncompressed = levels.len().saturating_add(values.len());
-    let mut body = Vec::new();
+    let mut body = std::mem::take(&mut deflater.room);
+    body.clear();
     let kind = match kind {
         Kind::DataV2(page) => {
             let compressed = deflater.codec() != parquet::basic::Compression::UNCOMPRESSED && !values.is_empty();
@@ -174,7 +181,12 @@ pub fn close(kind: &Kind, levels: &[u8], values: &[u8], deflater: &mut Deflater)
             other.clone()
         }
         other => {
-            deflater.deflate(&[levels, values].concat(), &mut body)?;
+            let mut whole = std::mem::take(&mut deflater.whole);
+            whole.clear();
+            whole.extend_from_slice(levels);
+            whole.extend_from_slice(values);
+            deflater.deflate(&whole, &mut body)?;
+            deflater.whole = whole;
             other.clone()
         }
     };
@@ -194,7 +206,8 @@ pub fn transcode(
     if super::codec::same(codec, deflater.codec()) {
         return Ok(None);
     }
-    let mut bytes = Vec::new();
+    let mut bytes = std::mem::take(&mut inflater.room);
+    bytes.clear();
     let split = match header.kind {
         Kind::DataV2(page) if !page.compressed => return Ok(None),
         Kind::DataV2(page) => {
@@ -208,7 +221,9 @@ pub fn transcode(
         }
     };
     let (levels, values) = bytes.split_at_checked(split).ok_or_else(contradicts)?;
-    close(&header.kind, levels, values, deflater).map(Some)
+    let closed = close(&header.kind, levels, values, deflater);
+    inflater.room = bytes;
+    closed.map(Some)
 }
 
 /// Checks a body against its header's checksum, where it has one.

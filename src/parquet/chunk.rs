@@ -13,6 +13,7 @@ use parquet::file::page_index::offset_index::OffsetIndexMetaData;
 use super::body::Levels;
 use super::fault::Fault;
 use super::header::{Header, Kind};
+use super::pieces::Pieces;
 
 /// A column chunk as it is in a file.
 #[derive(Clone, Debug)]
@@ -135,7 +136,8 @@ impl Pages {
 
 /// A column chunk in the making.
 pub struct Assembly {
-    bytes: Vec<u8>,
+    bytes: Pieces,
+    header: Vec<u8>,
     most: usize,
     uncompressed: u64,
     dictionary: bool,
@@ -149,7 +151,8 @@ impl Assembly {
     /// A chunk of at most so many bytes.
     pub fn new(most: usize) -> Self {
         Self {
-            bytes: Vec::new(),
+            bytes: Pieces::default(),
+            header: Vec::new(),
             most,
             uncompressed: 0,
             dictionary: false,
@@ -160,12 +163,12 @@ impl Assembly {
         }
     }
 
-    /// Appends a page as it was, header and body.
+    /// Appends a page of these bytes as it was, header and body.
     ///
     /// Errs `Unfit` when the chunk becomes too large.
-    pub fn copy(&mut self, page: &Page, whole: &[u8]) -> Result<(), Fault> {
+    pub fn copy(&mut self, page: &Page, bytes: &Bytes) -> Result<(), Fault> {
         let start = self.bytes.len();
-        self.bytes.extend_from_slice(whole);
+        self.bytes.push(bytes.slice_ref(page.whole(bytes)));
         self.count(&page.header, start, page.body.start.saturating_sub(page.start), page.rows)
     }
 
@@ -174,10 +177,11 @@ impl Assembly {
     /// Errs `Unfit` when the page or the chunk becomes too large.
     pub fn push(&mut self, header: &Header, body: &[u8], rows: u64) -> Result<(), Fault> {
         let start = self.bytes.len();
-        header.write(&mut self.bytes)?;
-        let length = self.bytes.len() - start;
-        self.bytes.extend_from_slice(body);
-        self.count(header, start, length, rows)
+        self.header.clear();
+        header.write(&mut self.header)?;
+        self.bytes.extend(&self.header);
+        self.bytes.extend(body);
+        self.count(header, start, self.header.len(), rows)
     }
 
     fn count(&mut self, header: &Header, start: usize, header_length: usize, rows: u64) -> Result<(), Fault> {
@@ -241,12 +245,12 @@ impl Assembly {
             .set_page_encoding_stats(counted)
             .build()
             .map_err(Fault::unfit)?;
-        Ok((self.bytes.into(), footer, self.offsets.build()))
+        Ok((self.bytes, footer, self.offsets.build()))
     }
 }
 
 /// See [`Assembly::end`].
-pub type Assembled = (Bytes, ColumnChunkMetaData, OffsetIndexMetaData);
+pub type Assembled = (Pieces, ColumnChunkMetaData, OffsetIndexMetaData);
 
 #[cfg(test)]
 mod tests {
@@ -332,9 +336,10 @@ mod tests {
         let dictionary = pages.dictionary.as_ref().unwrap();
         assembly.push(&dictionary.header, dictionary.body(&part.bytes), 0).unwrap();
         for page in &pages.data {
-            assembly.copy(page, page.whole(&part.bytes)).unwrap();
+            assembly.copy(page, &part.bytes).unwrap();
         }
         let (bytes, meta, offsets) = assembly.end(&part.meta, Compression::SNAPPY).unwrap();
+        let bytes = bytes.concat();
         assert_eq!(bytes, part.bytes);
         assert_eq!((meta.num_values(), meta.compressed_size(), meta.uncompressed_size()), (9, bytes.len() as i64, bytes.len() as i64));
         assert_eq!((meta.dictionary_page_offset(), meta.data_page_offset()), (Some(0), pages.data[0].start as i64));
@@ -345,6 +350,6 @@ mod tests {
         let counted: Vec<_> = meta.page_encoding_stats().unwrap().iter().map(|s| (s.page_type, s.encoding, s.count)).collect();
         assert_eq!(counted, [(PageType::DATA_PAGE, Encoding::PLAIN, 2), (PageType::DICTIONARY_PAGE, Encoding::PLAIN, 1)]);
         assert_eq!(meta.encodings().collect::<Vec<_>>(), [Encoding::PLAIN, Encoding::RLE]);
-        assert!(matches!(Assembly::new(5).copy(&pages.data[0], pages.data[0].whole(&part.bytes)), Err(Fault::Unfit(_))));
+        assert!(matches!(Assembly::new(5).copy(&pages.data[0], &part.bytes), Err(Fault::Unfit(_))));
     }
 }

@@ -1,6 +1,6 @@
 //! Page bodies compressed and decompressed, within a size that is known before.
 
-use std::io::{Read, Write};
+use std::io::{Cursor, Read, Write};
 
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
@@ -22,6 +22,8 @@ pub fn same(a: Compression, b: Compression) -> bool {
 /// Decompresses bodies, keeping its tables from one to the next.
 #[derive(Default)]
 pub struct Inflater {
+    /// Memory for the next page.
+    pub room: Vec<u8>,
     zstd: Option<zstd::bulk::Decompressor<'static>>,
     snappy: snap::raw::Decoder,
 }
@@ -35,27 +37,32 @@ impl Inflater {
         if size == 0 {
             return Ok(());
         }
-        if codec == Compression::UNCOMPRESSED {
-            out.extend_from_slice(from);
-        } else {
-            out.resize(start.saturating_add(size), 0);
-            let place = out.get_mut(start..).unwrap_or_default();
-            let found = self.fill(codec, from, place)?;
-            out.truncate(start.saturating_add(found));
+        match codec {
+            Compression::UNCOMPRESSED => out.extend_from_slice(from),
+            // writes behind what is there, into memory that was not cleared before
+            Compression::ZSTD(_) => {
+                out.reserve(size);
+                self.zstd()?.decompress_to_buffer(from, &mut behind(out)).map_err(|e| broken(&e))?;
+            }
+            _ => {
+                out.resize(start.saturating_add(size), 0);
+                let place = out.get_mut(start..).unwrap_or_default();
+                let found = self.fill(codec, from, place)?;
+                out.truncate(start.saturating_add(found));
+            }
         }
         if out.len() - start == size { Ok(()) } else { Err(Fault::damaged("a page does not have the size that its header states")) }
     }
 
+    fn zstd(&mut self) -> Result<&mut zstd::bulk::Decompressor<'static>, Fault> {
+        match &mut self.zstd {
+            Some(zstd) => Ok(zstd),
+            none => Ok(none.insert(zstd::bulk::Decompressor::new().map_err(|e| broken(&e))?)),
+        }
+    }
+
     fn fill(&mut self, codec: Compression, from: &[u8], place: &mut [u8]) -> Result<usize, Fault> {
-        let broken = |e: &dyn std::fmt::Display| Fault::damaged(format_args!("a page does not decompress: {e}"));
         match codec {
-            Compression::ZSTD(_) => {
-                let zstd = match &mut self.zstd {
-                    Some(zstd) => zstd,
-                    none => none.insert(zstd::bulk::Decompressor::new().map_err(|e| broken(&e))?),
-                };
-                zstd.decompress_to_buffer(from, place).map_err(|e| broken(&e))
-            }
             Compression::SNAPPY => self.snappy.decompress(from, place).map_err(|e| broken(&e)),
             Compression::LZ4_RAW => lz4_flex::block::decompress_into(from, place).map_err(|e| broken(&e)),
             Compression::GZIP(_) => fill_from(MultiGzDecoder::new(from), place).map_err(|e| broken(&e)),
@@ -63,6 +70,17 @@ impl Inflater {
             other => Err(Fault::unfit(format_args!("pages are compressed by {other}"))),
         }
     }
+}
+
+fn broken(error: &dyn std::fmt::Display) -> Fault {
+    Fault::damaged(format_args!("a page does not decompress: {error}"))
+}
+
+/// The room behind the bytes that are there.
+fn behind(out: &mut Vec<u8>) -> Cursor<&mut Vec<u8>> {
+    let mut cursor = Cursor::new(out);
+    cursor.set_position(cursor.get_ref().len() as u64);
+    cursor
 }
 
 /// Reads until the place is full or the stream ends; more is an error.
@@ -79,6 +97,10 @@ fn fill_from(mut stream: impl Read, place: &mut [u8]) -> std::io::Result<usize> 
 
 /// Compresses bodies by one codec.
 pub struct Deflater {
+    /// Memory for the next page.
+    pub room: Vec<u8>,
+    /// Memory for what is compressed together.
+    pub whole: Vec<u8>,
     codec: Compression,
     zstd: Option<zstd::bulk::Compressor<'static>>,
     snappy: snap::raw::Encoder,
@@ -94,7 +116,7 @@ impl Deflater {
             Compression::ZSTD(level) => Some(zstd::bulk::Compressor::new(level.compression_level()).map_err(|e| failed(&e))?),
             _ => None,
         };
-        Ok(Self { codec, zstd, snappy: snap::raw::Encoder::new() })
+        Ok(Self { room: Vec::new(), whole: Vec::new(), codec, zstd, snappy: snap::raw::Encoder::new() })
     }
 
     /// Its codec.
@@ -109,9 +131,8 @@ impl Deflater {
         match (self.codec, &mut self.zstd) {
             (Compression::UNCOMPRESSED, _) => out.extend_from_slice(from),
             (Compression::ZSTD(_), Some(zstd)) => {
-                append(out, zstd::zstd_safe::compress_bound(from.len()), |place| {
-                    zstd.compress_to_buffer(from, place).map_err(|e| failed(&e))
-                })?;
+                out.reserve(zstd::zstd_safe::compress_bound(from.len()));
+                zstd.compress_to_buffer(from, &mut behind(out)).map_err(|e| failed(&e))?;
             }
             (Compression::SNAPPY, _) => {
                 append(out, snap::raw::max_compress_len(from.len()), |place| self.snappy.compress(from, place).map_err(|e| failed(&e)))?;

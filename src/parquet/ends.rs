@@ -55,6 +55,12 @@ impl Order {
         }
     }
 
+    /// Whether writers that do not tell the order of their columns can have meant
+    /// another: numbers with a sign have always been ordered as numbers.
+    pub fn is_doubtful(self) -> bool {
+        matches!(self, Self::U32 | Self::U64 | Self::Bytes | Self::Decimal)
+    }
+
     /// How two values compare; `None` when they do not.
     pub fn compare(self, a: &[u8], b: &[u8]) -> Option<Ordering> {
         Some(match self {

@@ -114,18 +114,18 @@ impl Gather {
         self.rows
     }
 
-    /// Adds the live rows of a page. `look` asks for the ends of their values,
-    /// and belongs to every page of a chunk of which rows are left out.
+    /// Adds the live rows of a page. `look` asks for the ends of their values;
+    /// `cut` belongs to every page of a chunk of which rows are left out.
     ///
     /// Errs `Damaged` when the page contradicts itself, `Unfit` when it begins
     /// inside a row that may be left out, or would become too large.
-    pub fn add(&mut self, taken: &Taken<'_>, look: bool) -> Result<Seen, Fault> {
+    pub fn add(&mut self, taken: &Taken<'_>, look: bool, cut: bool) -> Result<Seen, Fault> {
         let (count, encoding) = taken.kind.data().ok_or_else(|| Fault::damaged("a page without values among the data pages"))?;
         let (mut repetition, mut definition) = (Sequence::default(), Sequence::default());
         if self.levels.repetition > 0 {
             repetition.read(taken.body.repetition(), hybrid::width(self.levels.repetition), count)?;
         }
-        if look && repetition.runs().next().is_some_and(|(level, _)| level != 0) {
+        if cut && repetition.runs().next().is_some_and(|(level, _)| level != 0) {
             return Err(Fault::unfit("a page begins inside a row, and rows are deleted"));
         }
         if self.levels.definition > 0 {

@@ -12,6 +12,7 @@ pub mod gather;
 pub mod header;
 pub mod hybrid;
 pub mod index;
+pub mod pieces;
 pub mod repack;
 pub mod sequence;
 pub mod statistics;

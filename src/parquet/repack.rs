@@ -5,7 +5,6 @@
 //! pages that are small, or hold rows that are left out, are put together anew,
 //! levels and values.
 
-use bytes::Bytes;
 use parquet::basic::{Compression, Encoding};
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
@@ -18,8 +17,9 @@ use super::dictionary::{self, Dictionary, Ids, Merged};
 use super::ends::Order;
 use super::fault::{Failure, Fault};
 use super::gather::{self, Seen};
-use super::header::{Kind, is_dictionary};
+use super::header::{Header, Kind, is_dictionary};
 use super::index::{self, Origin};
+use super::pieces::Pieces;
 use super::{hybrid, statistics};
 
 mod put;
@@ -42,7 +42,7 @@ pub struct Wish {
 #[derive(Clone, Debug)]
 pub struct Joined {
     /// Its bytes.
-    pub bytes: Bytes,
+    pub bytes: Pieces,
     /// Its footer entry.
     pub meta: ColumnChunkMetaData,
     /// Its rows.
@@ -74,6 +74,14 @@ const OPENED_VALUE: usize = 32;
 /// Errs `Damaged` when a part contradicts itself, `Unfit` when the parts can
 /// only be joined by decoding them, or no row is left.
 pub fn join(parts: &[Part], wish: &Wish) -> Result<Joined, Failure> {
+    join_looking(parts, wish, false)
+}
+
+/// As [`join`]; with `look`, the least and the greatest value of a part that does
+/// not tell them are looked for in its pages, where these can be opened.
+///
+/// Errs as [`join`].
+pub fn join_looking(parts: &[Part], wish: &Wish, look: bool) -> Result<Joined, Failure> {
     let first = parts.first().ok_or_else(|| Fault::unfit("nothing to join"))?;
     let levels = Levels::of(first.meta.column_descr());
     let mut joining = Joining {
@@ -83,12 +91,13 @@ pub fn join(parts: &[Part], wish: &Wish) -> Result<Joined, Failure> {
         deflater: Deflater::new(wish.codec)?,
         out: Assembly::new(wish.chunk),
         scratch: Vec::new(),
+        values: Vec::new(),
         made: Vec::new(),
         rows: 0,
     };
     let mut sources = Vec::with_capacity(parts.len());
     for (place, part) in parts.iter().enumerate() {
-        sources.push(joining.source(part).map_err(|fault| fault.of(place))?);
+        sources.push(joining.source(part, look).map_err(|fault| fault.of(place))?);
     }
     let merged = joining.merged(&sources)?;
     let pieces = put::pieces(&sources, merged.as_ref(), levels, wish.small_rows)?;
@@ -107,6 +116,8 @@ struct Source<'a> {
     part: &'a Part,
     pages: Pages,
     dictionary: Option<Dictionary>,
+    /// Whether its ends are those of the rows that stay, by looking at them.
+    looked_at: bool,
 }
 
 impl Source<'_> {
@@ -146,12 +157,13 @@ struct Joining {
     deflater: Deflater,
     out: Assembly,
     scratch: Vec<u32>,
+    values: Vec<u8>,
     made: Vec<MadeOf>,
     rows: u64,
 }
 
 impl Joining {
-    fn source<'a>(&mut self, part: &'a Part) -> Result<Source<'a>, Fault> {
+    fn source<'a>(&mut self, part: &'a Part, look: bool) -> Result<Source<'a>, Fault> {
         let pages = Pages::find(part, |page| self.count_rows(page, part))?;
         for page in pages.dictionary.iter().chain(&pages.data) {
             body::check(&page.header, page.body(&part.bytes))?;
@@ -167,7 +179,9 @@ impl Joining {
         {
             return Err(Fault::unfit(format_args!("rows are deleted, and a page is encoded as {}", page.data().1)));
         }
-        let mut source = Source { part, pages, dictionary: None };
+        let opens = || pages.data.iter().all(|page| gather::fits(&page.header, self.levels));
+        let looked_at = !part.dead.is_empty() || (look && !statistics::tells_ends(&part.meta) && opens());
+        let mut source = Source { part, pages, dictionary: None, looked_at };
         if source.by_id().next().is_some() {
             source.dictionary = Some(self.dictionary(&source)?);
         }
@@ -223,13 +237,14 @@ impl Joining {
             Err(Fault::Unfit(_)) => return Ok(false),
             Err(fault) => return Err(fault.of(*place)),
         }
-        let ids = put::translated(&opened, source, merged, ids).map_err(|fault| fault.of(*place))?;
+        let mut by_id = Vec::new();
+        put::translated(&opened, source, merged, ids, &mut by_id).map_err(|fault| fault.of(*place))?;
         let mut size = |bytes: &[u8]| -> Result<u64, Fault> {
             let mut out = Vec::new();
             self.deflater.deflate(bytes, &mut out)?;
             Ok(out.len() as u64)
         };
-        let (plain, by_id, dictionary) = (size(&values)?, size(&ids)?, size(&merged.body)?);
+        let (plain, by_id, dictionary) = (size(&values)?, size(&by_id)?, size(&merged.body)?);
         let scaled = |bytes: u64| u128::from(bytes) * u128::from(all) / u128::from(page.data().0.max(1));
         Ok(scaled(plain) < scaled(by_id) + u128::from(dictionary))
     }
@@ -242,7 +257,14 @@ impl Joining {
         };
         let kind = Kind::Dictionary { values: merged.values, encoding };
         let (header, body) = body::close(&kind, &[], &merged.body, &mut self.deflater)?;
-        Ok(self.out.push(&header, &body, 0)?)
+        Ok(self.push(&header, body, 0)?)
+    }
+
+    /// Appends a new page and keeps its room for the next.
+    fn push(&mut self, header: &Header, body: Vec<u8>, rows: u64) -> Result<(), Fault> {
+        self.out.push(header, &body, rows)?;
+        self.deflater.room = body;
+        Ok(())
     }
 
     fn open(&mut self, page: &Page, source: &Source<'_>) -> Result<body::Body, Fault> {
@@ -270,7 +292,9 @@ impl Joining {
         if page.data().0 > 0 && self.begins_inside(&opened)? {
             return Err(Fault::unfit("a page begins inside a row"));
         }
-        Ok(opened.rows.into())
+        let rows = opened.rows.into();
+        self.inflater.room = opened.into_room();
+        Ok(rows)
     }
 
     /// Whether the first value of a page belongs to a row of the page before.
@@ -297,7 +321,7 @@ impl Joining {
         }
         let pages: Vec<Vec<Origin<'_>>> = self.made.iter().map(|made| made.iter().map(|one| origin(sources, one)).collect()).collect();
         let order = match sources {
-            [only] if !only.is_cut() => only.column_index().and_then(ColumnIndexMetaData::get_boundary_order),
+            [only] if !only.looked_at => only.column_index().and_then(ColumnIndexMetaData::get_boundary_order),
             _ => None,
         };
         let column_index = index::concat(column, &pages, order);
@@ -306,7 +330,7 @@ impl Joining {
 
     /// What the footer would say of a source's rows that stay.
     fn told(&self, place: usize, source: &Source<'_>) -> Result<ColumnChunkMetaData, Fault> {
-        if !source.is_cut() {
+        if !source.looked_at {
             return Ok(source.part.meta.clone());
         }
         let column = source.part.meta.column_descr_ptr();

@@ -53,6 +53,25 @@ pub fn fold(column: &ColumnDescriptor, chunks: &[&ColumnChunkMetaData]) -> Optio
     tells.then_some(folded)
 }
 
+/// Whether a chunk's least and greatest value are told, where it has values.
+pub fn tells_ends(chunk: &ColumnChunkMetaData) -> bool {
+    let told = |s: &Statistics| !s.is_min_max_deprecated() && s.min_bytes_opt().is_some() && s.max_bytes_opt().is_some();
+    all_null(chunk) || chunk.statistics().is_some_and(told)
+}
+
+/// The same chunk without its least and greatest value.
+///
+/// Errs as the footer's builder does.
+pub fn without_ends(chunk: ColumnChunkMetaData) -> parquet::errors::Result<ColumnChunkMetaData> {
+    let nulls = chunk.statistics().and_then(Statistics::null_count_opt);
+    let column = chunk.column_descr_ptr();
+    let none = nulls.map(|nulls| super::ends::Ends::default().statistics(&column, nulls));
+    match none {
+        Some(none) => chunk.into_builder().set_statistics(none).build(),
+        None => chunk.into_builder().clear_statistics().build(),
+    }
+}
+
 fn all_null(chunk: &ColumnChunkMetaData) -> bool {
     let nulls = chunk.statistics().and_then(Statistics::null_count_opt);
     nulls.is_some() && nulls == u64::try_from(chunk.num_values()).ok()

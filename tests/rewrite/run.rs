@@ -8,13 +8,15 @@ use afterwrite::lake::{Error, Written};
 use afterwrite::model::plan::{AttemptId, Path, Plan};
 use afterwrite::model::refusal::Refusal;
 use arrow_array::{Float64Array, Int64Array, RecordBatch, StringArray};
+use iceberg::spec::{DataContentType, Datum};
 use parquet::basic::{Compression, Encoding};
 use parquet::file::metadata::ParquetMetaDataReader;
 use parquet::file::properties::WriterProperties;
 use serde_json::json;
 
 use crate::reading::value::{Value, row};
-use crate::reading::{Free, Lake};
+use crate::reading::{Free, Lake, NullCounts, describe};
+use crate::rewrite::support::codec;
 
 async fn rewrite(lake: &Lake, plan: &Plan) -> Written {
     let table = lake.table().await;
@@ -69,7 +71,7 @@ async fn pages_that_do_not_fit_are_encoded_anew_and_proven() {
         );
     }
     let mut plan = lake.plan();
-    plan.bound.memory = 20 << 20;
+    plan.bound.memory = 40 << 20;
     let written = rewrite(&lake, &plan).await;
     assert_eq!((written.path, written.rows_in, written.outputs.len()), (Path::ReEncode, 60, 1));
     assert!(written.path_reason.contains("; re-packing was given up: "), "{}", written.path_reason);
@@ -172,4 +174,80 @@ async fn outputs_that_the_disk_cannot_hold_are_refused_before_any_is_begun() {
     plan.inputs[0].bytes = 1 << 62;
     let Err(Error::Refused(refused)) = run(&lake.table().await, &plan, &AttemptId("a1".into()), &Free).await else { panic!("not refused") };
     assert_eq!(refused.refusal, Refusal::NoSpace);
+}
+
+#[tokio::test]
+async fn free_space_is_asked_where_the_outputs_go() {
+    let mut lake = Lake::id_v();
+    lake.append(1, &[row(1, "a")]);
+    lake.properties.insert("write.data.path".into(), "s3://elsewhere/data".into());
+    let mut plan = lake.plan();
+    plan.inputs[0].bytes = 1 << 62;
+    // The disk that holds the table would not do.
+    let Err(error) = run(&lake.table().await, &plan, &AttemptId("a1".into()), &Free).await else { panic!("an input of 2^62 bytes") };
+    assert!(!matches!(&error, Error::Refused(refused) if refused.refusal == Refusal::NoSpace), "{error}");
+}
+
+/// Takes the order of its one or two columns out of the footer of the last file.
+fn forget_orders(lake: &mut Lake, rows: &RecordBatch) {
+    let placed = lake.data.last_mut().unwrap();
+    let path = placed.file.file_path().to_owned();
+    let mut bytes = std::fs::read(path.trim_start_matches("file://")).unwrap();
+    let columns = rows.num_columns() as u8;
+    let ordered: Vec<u8> = [0x19, columns << 4 | 0x0C].into_iter().chain([0x1C, 0, 0].repeat(rows.num_columns())).chain([0]).collect();
+    let footer = bytes.len() - 8;
+    let length = u32::from_le_bytes(bytes[footer..footer + 4].try_into().unwrap());
+    assert!(bytes[..footer].ends_with(&ordered), "{:x?}", &bytes[footer - 20..footer]);
+    bytes.truncate(footer - ordered.len());
+    bytes.push(0);
+    bytes.extend((length - ordered.len() as u32 + 1).to_le_bytes());
+    bytes.extend(b"PAR1");
+    std::fs::write(path.trim_start_matches("file://"), bytes).unwrap();
+    placed.file = describe(&path, DataContentType::Data, &NullCounts::of(rows)).partition_spec_id(0).build().unwrap();
+}
+
+#[tokio::test]
+async fn files_that_do_not_tell_the_order_of_their_columns_are_repacked_with_bounds_of_our_own() {
+    for rows in [3000i64, 150_000] {
+        let mut lake = Lake::id_v();
+        for file in 0..2i64 {
+            let numbers = Int64Array::from_iter_values(file * rows..(file + 1) * rows);
+            let texts = StringArray::from_iter_values((0..rows).map(|n| if n == 7 { "\u{fc}".into() } else { format!("v{}", n % 90) }));
+            let batch = RecordBatch::try_new(lake.arrow(), vec![Arc::new(numbers), Arc::new(texts)]).unwrap();
+            lake.append_batch(1, &batch, WriterProperties::builder().build());
+            forget_orders(&mut lake, &batch);
+        }
+        let plan = lake.plan();
+        let written = rewrite(&lake, &plan).await;
+        assert_eq!((written.path, written.rows_in), (Path::RePack, rows as u64 * 2), "{}", written.path_reason);
+        let footer = ParquetMetaDataReader::new().parse_and_finish(&std::fs::File::open(local(&written)).unwrap()).unwrap();
+        assert!(footer.file_metadata().column_orders().is_some());
+        for group in footer.row_groups() {
+            let ends = group.column(1).statistics().unwrap();
+            assert_eq!((ends.min_bytes_opt(), ends.max_bytes_opt()), (Some(&b"v0"[..]), Some("\u{fc}".as_bytes())));
+            assert!(group.column(0).statistics().unwrap().min_bytes_opt().is_some());
+        }
+        let file = &written.detail.downcast_ref::<Detail>().unwrap().data_files[0];
+        assert_eq!(file.upper_bounds().get(&2), Some(&Datum::string("\u{fc}")));
+    }
+}
+
+#[tokio::test]
+async fn healthy_row_groups_of_another_codec_get_the_tables() {
+    for (set, path) in [("zstd", Path::RePack), ("snappy", Path::Splice)] {
+        let mut lake = Lake::id_v();
+        lake.properties.insert("write.parquet.compression-codec".into(), set.into());
+        for file in 0..2i64 {
+            let numbers = Int64Array::from_iter_values(file * 120_000..(file + 1) * 120_000);
+            let texts = StringArray::from_iter_values((0..120_000).map(|n| format!("v{}", n % 90)));
+            let batch = RecordBatch::try_new(lake.arrow(), vec![Arc::new(numbers), Arc::new(texts)]).unwrap();
+            lake.append_batch(1, &batch, WriterProperties::builder().set_compression(Compression::SNAPPY).build());
+        }
+        let plan = lake.plan();
+        let written = rewrite(&lake, &plan).await;
+        assert_eq!(written.path, path, "{}", written.path_reason);
+        let footer = ParquetMetaDataReader::new().parse_and_finish(&std::fs::File::open(local(&written)).unwrap()).unwrap();
+        let codecs = footer.row_groups().iter().flat_map(|group| group.columns()).map(|chunk| codec(chunk.compression()));
+        assert!(codecs.clone().count() > 0 && codecs.clone().all(|found| found == set.to_uppercase()));
+    }
 }

@@ -2,13 +2,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use afterwrite::lake::Error;
+use afterwrite::lake::iceberg::rewrite::input::Input;
 use afterwrite::model::refusal::Refusal;
 use arrow_array::{Float64Array, Int64Array, RecordBatch, StringArray};
 use iceberg::spec::{Datum, PrimitiveType};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use proptest::prelude::*;
 
-use super::support::{Lake, Read, codec, live, primitive};
+use super::support::{Lake, MEMORY, Read, codec, live, plan, primitive};
 
 fn table(properties: &[(&str, &str)]) -> Lake {
     let fields =
@@ -129,4 +130,14 @@ proptest! {
             assert_eq!(made.iter().map(|m| m.output.records).sum::<u64>(), next as u64);
         });
     }
+}
+
+#[tokio::test]
+async fn footers_that_do_not_fit_into_memory_are_not_held() {
+    let lake = table(&[]);
+    let files = vec![lake.file("a", rows(&lake, 0..10)).await, lake.file("b", rows(&lake, 10..20)).await];
+    let plan = plan(files, 1 << 30, MEMORY);
+    let open = async |most| Input::open_within(&lake.io, &plan, &lake.watch, most).await.unwrap();
+    assert!(open(1000).await.is_none());
+    assert_eq!(open(1 << 20).await.map(|inputs| inputs.len()), Some(2));
 }

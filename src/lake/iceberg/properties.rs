@@ -22,6 +22,8 @@ pub const CREATED_BY: &str = concat!("afterwrite version ", env!("CARGO_PKG_VERS
 pub struct WriteProperties {
     /// `compression-codec` and `compression-level`.
     pub compression: Compression,
+    /// Whether the table itself names its codec.
+    pub codec_is_set: bool,
     /// `row-group-size-bytes`: a row group ends when it is this large.
     pub row_group_bytes: u64,
     /// `page-size-bytes`: a page ends when it is this large.
@@ -58,6 +60,7 @@ impl WriteProperties {
         }
         Ok(Self {
             compression: reader.compression()?,
+            codec_is_set: reader.text("compression-codec").is_some(),
             row_group_bytes: reader.size("row-group-size-bytes", 128 << 20)?,
             page_bytes: reader.size("page-size-bytes", 1 << 20)?,
             page_rows: reader.size("page-row-limit", 20_000)?,

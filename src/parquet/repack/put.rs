@@ -166,7 +166,7 @@ impl Joining {
             (Form::Values, _) if is_dictionary(page.data().1) => self.put_values(page, source)?,
             _ => self.carry(page, source)?,
         }
-        if !source.is_cut() {
+        if !source.looked_at {
             return Ok(None);
         }
         let mut apart = Gather::new(source.part.meta.column_descr(), is_dictionary(page.data().1), self.wish.page)?;
@@ -183,14 +183,14 @@ impl Joining {
             let source = part(sources, piece)?;
             let ids = merged.and_then(|merged| merged.ids.get(piece.source));
             let seen = self.take(piece, source, ids, &mut gather).map_err(|fault| fault.of(piece.source))?;
-            made.push((piece.source, piece.page, source.is_cut().then_some(seen)));
+            made.push((piece.source, piece.page, source.looked_at.then_some(seen)));
         }
         let rows: u64 = run.iter().map(|piece| piece.rows).sum();
         if gather.rows() != rows {
             return Err(Fault::damaged(format_args!("{} rows in pages of {rows}", gather.rows())).of(first.source));
         }
         let (header, body) = gather.close(kind, merged.map_or(1, Merged::width), &mut self.deflater)?;
-        self.out.push(&header, &body, rows)?;
+        self.push(&header, body, rows)?;
         self.made.push(made);
         Ok(())
     }
@@ -201,7 +201,9 @@ impl Joining {
         let opened = self.open(page, source)?;
         let dead: Vec<u32> = dead(source, first, page.rows).iter().filter_map(|row| u32::try_from(u64::from(*row) - first).ok()).collect();
         let taken = Taken { body: &opened, kind: &page.header.kind, dictionary: source.dictionary.as_ref(), ids, dead: &dead };
-        gather.add(&taken, source.is_cut())
+        let seen = gather.add(&taken, source.looked_at, source.is_cut());
+        self.inflater.room = opened.into_room();
+        seen
     }
 
     /// Opens the pages of which nothing stays, where their rows are told only by
@@ -229,8 +231,8 @@ impl Joining {
     fn carry(&mut self, page: &Page, source: &Source<'_>) -> Result<(), Fault> {
         let (bytes, codec) = (&source.part.bytes, source.part.meta.compression());
         match body::transcode(&page.header, page.body(bytes), codec, &mut self.inflater, &mut self.deflater)? {
-            Some((header, body)) => self.out.push(&header, &body, page.rows),
-            None => self.out.copy(page, page.whole(bytes)),
+            Some((header, body)) => self.push(&header, body, page.rows),
+            None => self.out.copy(page, bytes),
         }
     }
 
@@ -245,23 +247,27 @@ impl Joining {
         if *ids == Ids::Same || opened.present == 0 {
             let (width, stream) = ids_of(&opened)?;
             hybrid::check(stream, width, opened.present, entries)?;
+            self.inflater.room = opened.into_room();
             return self.carry(page, source);
         }
-        let values = translated(&opened, source, merged, ids)?;
-        self.put(&page.header.kind, page, &opened, &values)
+        let mut values = std::mem::take(&mut self.values);
+        translated(&opened, source, merged, ids, &mut values)?;
+        self.put(&page.header.kind, page, opened, values)
     }
 
     /// The page with values instead of ids.
     fn put_values(&mut self, page: &Page, source: &Source<'_>) -> Result<(), Fault> {
         let opened = self.open(page, source)?;
-        let mut values = Vec::new();
+        let mut values = std::mem::take(&mut self.values);
+        values.clear();
         self.look_up(&opened, source, &mut values)?;
-        self.put(&page.header.kind.encoded(Encoding::PLAIN), page, &opened, &values)
+        self.put(&page.header.kind.encoded(Encoding::PLAIN), page, opened, values)
     }
 
-    fn put(&mut self, kind: &Kind, page: &Page, opened: &Body, values: &[u8]) -> Result<(), Fault> {
-        let (header, body) = body::close(kind, opened.levels(), values, &mut self.deflater)?;
-        self.out.push(&header, &body, page.rows)
+    fn put(&mut self, kind: &Kind, page: &Page, opened: Body, values: Vec<u8>) -> Result<(), Fault> {
+        let (header, body) = body::close(kind, opened.levels(), &values, &mut self.deflater)?;
+        (self.values, self.inflater.room) = (values, opened.into_room());
+        self.push(&header, body, page.rows)
     }
 
     /// Appends the values that a page's ids stand for.
@@ -274,17 +280,21 @@ impl Joining {
     }
 }
 
-/// The ids of a page as those of the merged dictionary, behind their width.
-pub fn translated(opened: &Body, source: &Source<'_>, merged: &Merged, ids: &Ids) -> Result<Vec<u8>, Fault> {
+/// The ids of a page as those of the merged dictionary, behind their width; in
+/// place of what `out` holds.
+pub fn translated(opened: &Body, source: &Source<'_>, merged: &Merged, ids: &Ids, out: &mut Vec<u8>) -> Result<(), Fault> {
     let (width, stream) = ids_of(opened)?;
     let to = merged.width();
-    let mut out = vec![u8::try_from(to).unwrap_or(u8::MAX)];
+    out.clear();
     match ids {
-        Ids::Mapped(table) => hybrid::translate(stream, width, opened.present, table, to, &mut out)?,
+        Ids::Mapped(table) => {
+            out.push(u8::try_from(to).unwrap_or(u8::MAX));
+            hybrid::translate(stream, width, opened.present, table, to, out)
+        }
         Ids::Same => {
             hybrid::check(stream, width, opened.present, source.dictionary.as_ref().map_or(0, Dictionary::len))?;
-            return Ok(opened.values().to_vec());
+            out.extend_from_slice(opened.values());
+            Ok(())
         }
     }
-    Ok(out)
 }

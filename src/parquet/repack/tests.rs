@@ -1,12 +1,14 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::PageType;
 use parquet::column::writer::ColumnCloseResult;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaDataOptions, ParquetMetaDataReader};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
+use parquet::file::statistics::Statistics;
 use parquet::file::writer::SerializedFileWriter;
 
 use super::super::header::Header;
@@ -108,7 +110,8 @@ fn ids_behind_a_page_without_dictionary_become_values() {
         (PageType::DICTIONARY_PAGE, Encoding::PLAIN, 1),
     ];
     assert_eq!(pages(&joined), expected);
-    let whole = Part { bytes: joined.bytes, meta: joined.meta, rows: 5, dead: Arc::default(), column_index: None, offset_index: None };
+    let whole =
+        Part { bytes: joined.bytes.concat(), meta: joined.meta, rows: 5, dead: Arc::default(), column_index: None, offset_index: None };
     let order: Vec<Encoding> = find(&whole).unwrap().data.iter().map(|page| page.data().1).collect();
     assert_eq!(order, [Encoding::RLE_DICTIONARY, Encoding::PLAIN, Encoding::PLAIN]);
 }
@@ -267,8 +270,9 @@ fn rows_left_out_are_gone_and_the_ends_are_those_of_the_rest() {
         let Some(ColumnIndexMetaData::INT64(index)) = &found.column_index else { panic!() };
         assert_eq!((index.min_value(0), index.max_value(0), index.null_count(0)), (Some(&100), Some(&149), Some(7)));
         let page = &find(&whole).unwrap().data[2];
-        let copied = &find(&Part { bytes: found.bytes.clone(), meta: found.meta.clone(), rows: 250, ..whole.clone() }).unwrap().data[1];
-        assert_eq!(copied.body(&found.bytes), page.body(&whole.bytes), "an untouched page is copied");
+        let bytes = found.bytes.clone().concat();
+        let copied = &find(&Part { bytes: bytes.clone(), meta: found.meta.clone(), rows: 250, ..whole.clone() }).unwrap().data[1];
+        assert_eq!(copied.body(&bytes), page.body(&whole.bytes), "an untouched page is copied");
     }
 }
 
@@ -307,4 +311,31 @@ fn a_page_that_claims_more_values_than_memory_has_room_for_is_not_opened() {
     let bad = Part { bytes: bytes.into(), meta, rows: 1 << 30, offset_index: None, ..good.clone() };
     let failure = join(&[texts(&[Some("x")]), bad], &SMALL).unwrap_err();
     assert_eq!(failure, Fault::unfit("a page of 1073741824 values").of(1));
+}
+
+#[test]
+fn ends_that_are_not_told_are_looked_for() {
+    let untold = |part: &Part| Part { meta: statistics::without_ends(part.meta.clone()).unwrap(), column_index: None, ..part.clone() };
+    let long = "z".repeat(200);
+    for dictionary in [true, false] {
+        for small in [WISH, SMALL] {
+            let texts = |values: &[Option<&str>]| {
+                part(Arc::new(StringArray::from(values.to_vec())), properties().set_dictionary_enabled(dictionary))
+            };
+            let parts = [texts(&[Some("m"), None, Some("\u{fc}")]), texts(&[Some("k"), Some(&long)]), texts(&[None])];
+            assert!(parts.iter().all(|part| statistics::tells_ends(&part.meta)));
+            let doubted = [untold(&parts[0]), untold(&parts[1]), untold(&parts[2])];
+            assert!(!statistics::tells_ends(&doubted[0].meta) && statistics::tells_ends(&doubted[2].meta), "NULLs have no ends");
+            let found = join_looking(&doubted, &small, true).unwrap();
+            let Some(Statistics::ByteArray(ends)) = found.meta.statistics() else { panic!() };
+            assert_eq!((ends.min_opt().map(|v| v.data()), ends.max_opt().map(|v| v.data())), (Some(&b"k"[..]), Some("\u{fc}".as_bytes())));
+            assert_eq!((ends.null_count_opt(), ends.min_is_exact()), (Some(2), true));
+            assert_eq!(read(&found, 6).null_count(), 2);
+            // without looking, nothing is made up
+            let blind = join(&doubted, &small).unwrap();
+            let Some(Statistics::ByteArray(ends)) = blind.meta.statistics() else { panic!() };
+            assert_eq!((ends.min_opt(), ends.max_opt(), ends.null_count_opt()), (None, None, Some(2)));
+            assert!(blind.column_index.is_none());
+        }
+    }
 }

@@ -1,10 +1,11 @@
 //! Which way outputs are made: a pure function of plan, schema and footers.
 
-use parquet::basic::{ColumnOrder, Encoding};
-use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+use parquet::basic::{ColumnOrder, Compression, Encoding};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::schema::types::SchemaDescriptor;
 
 use super::{repack, schema};
+use crate::lake::iceberg::properties::WriteProperties;
 use crate::model::plan::{Path, Plan};
 use crate::parquet::header::is_dictionary;
 use crate::parquet::{codec, trust};
@@ -32,15 +33,31 @@ pub fn by_plan(sorted: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// What the footers of all inputs decide. `inputs` pairs each with its path;
-/// `blooms` tells whether the table wants bloom filters.
-pub fn by_footers(plan: &Plan, table: &SchemaDescriptor, blooms: bool, inputs: &[(&str, &ParquetMetaData)]) -> Choice {
+/// What a table asks of its files that copies of pages may not have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Its codec, where it names one.
+    pub codec: Option<Compression>,
+    /// Field ids of the columns that are to have bloom filters.
+    pub blooms: Vec<i32>,
+}
+
+impl Asked {
+    /// What a table's properties ask for.
+    pub fn of(properties: &WriteProperties) -> Self {
+        let codec = properties.codec_is_set.then_some(properties.compression);
+        Self { codec, blooms: properties.blooms.keys().copied().collect() }
+    }
+}
+
+/// What the footers of all inputs decide. `inputs` pairs each with its path.
+pub fn by_footers(plan: &Plan, table: &SchemaDescriptor, asked: &Asked, inputs: &[(&str, &ParquetMetaData)]) -> Choice {
     let total = match copied(plan, table, inputs) {
         Ok(total) => total,
         Err(reason) => return Choice { path: Path::ReEncode, reason },
     };
     let cut = plan.inputs.iter().filter(|file| !file.deletes.is_empty()).count();
-    let (finding, deletes) = match (total.healthy(), cut) {
+    let (finding, deletes) = match (total.healthy().and_then(|()| as_asked(asked, inputs)), cut) {
         (Ok(()), 0) => {
             return Choice { path: Path::Splice, reason: format!("{} row groups of {total}, one schema, no deletes", total.groups) };
         }
@@ -50,7 +67,7 @@ pub fn by_footers(plan: &Plan, table: &SchemaDescriptor, blooms: bool, inputs: &
             (deletes, "pages that can be cut".into())
         }
     };
-    match joined(plan, blooms, inputs) {
+    match joined(plan, !asked.blooms.is_empty(), inputs) {
         Ok(()) => Choice { path: Path::RePack, reason: format!("{finding}; one schema, {deletes}") },
         Err(why) => Choice { path: Path::ReEncode, reason: format!("{finding}; {why}") },
     }
@@ -104,7 +121,6 @@ fn copied(plan: &Plan, table: &SchemaDescriptor, inputs: &[(&str, &ParquetMetaDa
         if file.schema_descr().root_schema().get_fields() != first.root_schema().get_fields() {
             return Err(said("its schema is spelled differently from the first input's".into()));
         }
-        orders_defined(footer).map_err(said)?;
         for group in footer.row_groups() {
             for chunk in group.columns() {
                 movable(chunk, plan.bound.memory).map_err(|why| said(format!("column {}: {why}", chunk.column_path())))?;
@@ -125,16 +141,26 @@ fn joined(plan: &Plan, blooms: bool, inputs: &[(&str, &ParquetMetaData)]) -> Res
     for (number, (path, footer)) in inputs.iter().enumerate() {
         let cut = plan.inputs.get(number).is_some_and(|file| !file.deletes.is_empty());
         for group in footer.row_groups().iter().filter(|group| group.num_rows() > 0) {
-            let held = group.total_byte_size().max(group.compressed_size());
-            if u64::try_from(held).unwrap_or(u64::MAX) > repack::group_bytes(plan.bound.memory) {
-                return Err(format!("{path}: {held} bytes of a row group would have to be held in memory"));
-            }
+            held(group, plan.bound.memory)
+                .map_err(|bytes| format!("{path}: {bytes} bytes of a row group would have to be held in memory"))?;
             for chunk in group.columns() {
                 joinable(chunk, cut).map_err(|why| format!("{path}: column {}: {why}", chunk.column_path()))?;
             }
         }
     }
     Ok(())
+}
+
+/// Whether a row group fits into memory, or each of its columns does. Errs with
+/// the bytes that do not.
+fn held(group: &RowGroupMetaData, memory: u64) -> Result<(), u64> {
+    let size = |chunk: &ColumnChunkMetaData| u64::try_from(chunk.uncompressed_size().max(chunk.compressed_size())).unwrap_or(u64::MAX);
+    let whole = group.columns().iter().map(size).fold(0, u64::saturating_add);
+    let widest = group.columns().iter().map(size).max().unwrap_or(0);
+    match whole <= repack::group_bytes(memory) || widest <= repack::column_bytes(memory) {
+        true => Ok(()),
+        false => Err(whole),
+    }
 }
 
 /// Whether a column chunk's pages can be joined with others, and cut where rows
@@ -153,14 +179,42 @@ fn joinable(chunk: &ColumnChunkMetaData, cut: bool) -> Result<(), String> {
     }
 }
 
-/// Without a defined order of a column its statistics mean nothing, and the
-/// output would define it.
-fn orders_defined(footer: &ParquetMetaData) -> Result<(), String> {
-    let columns = footer.file_metadata().schema_descr().num_columns();
-    match footer.file_metadata().column_orders() {
-        Some(orders) if orders.len() == columns && orders.iter().all(|o| matches!(o, ColumnOrder::TYPE_DEFINED_ORDER(_))) => Ok(()),
-        _ => Err("it does not define the order of its columns".into()),
+/// Whether row groups can stay as they are: they have the codec and the bloom
+/// filters that the table asks for, and their statistics mean what the output
+/// would say of them.
+fn as_asked(asked: &Asked, inputs: &[(&str, &ParquetMetaData)]) -> Result<(), String> {
+    for (path, footer) in inputs {
+        if !orders_defined(footer) {
+            return Err(format!("{path}: it does not define the order of its columns"));
+        }
+        for chunk in footer.row_groups().iter().filter(|group| group.num_rows() > 0).flat_map(RowGroupMetaData::columns) {
+            let said = |why: String| Err(format!("{path}: column {}: {why}", chunk.column_path()));
+            let found = chunk.compression();
+            if let Some(codec) = asked.codec.filter(|codec| !codec::same(*codec, found)) {
+                return said(format!("its codec is {}, the table's {}", name(found), name(codec)));
+            }
+            let id = chunk.column_descr().self_type().get_basic_info();
+            if id.has_id() && asked.blooms.contains(&id.id()) && chunk.bloom_filter_offset().is_none() {
+                return said("it has no bloom filter".into());
+            }
+        }
     }
+    Ok(())
+}
+
+/// A codec without its level.
+fn name(codec: Compression) -> String {
+    let name = codec.to_string();
+    name.split('(').next().unwrap_or_default().to_owned()
+}
+
+/// Whether a file tells how the values of its columns are ordered: without that
+/// its statistics mean nothing, and an output would tell it.
+pub fn orders_defined(footer: &ParquetMetaData) -> bool {
+    let columns = footer.file_metadata().schema_descr().num_columns();
+    let defined =
+        |orders: &Vec<ColumnOrder>| orders.len() == columns && orders.iter().all(|o| matches!(o, ColumnOrder::TYPE_DEFINED_ORDER(_)));
+    footer.file_metadata().column_orders().is_some_and(defined)
 }
 
 /// Whether a column chunk can be copied whole.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::stream::{self, StreamExt};
 use iceberg::io::{FileIO, FileRead};
 use parquet::arrow::async_reader::MetadataFetch;
 use parquet::errors::ParquetError;
@@ -47,14 +47,30 @@ fn misplaced(footer: &ParquetMetaData) -> Option<String> {
 impl Input {
     /// Opens all inputs of a plan, in its order.
     pub async fn open_all(io: &FileIO, plan: &Plan, control: &dyn Control) -> Result<Vec<Self>> {
-        let mut opened = Vec::new();
+        Ok(Self::open_within(io, plan, control, usize::MAX).await?.unwrap_or_default())
+    }
+
+    /// Opens all inputs of a plan, in its order; `None` when their footers take
+    /// more than `most` bytes of memory.
+    pub async fn open_within(io: &FileIO, plan: &Plan, control: &dyn Control, most: usize) -> Result<Option<Vec<Self>>> {
+        let mut opening = Vec::with_capacity(plan.inputs.len());
         for file in &plan.inputs {
-            opened.push(async move {
+            opening.push(async move {
                 control.check()?;
                 Self::open(io, file).await
             });
         }
-        stream::iter(opened).buffered(AT_ONCE).try_collect().await
+        let (mut opened, mut bytes) = (Vec::with_capacity(opening.len()), 0usize);
+        let mut opening = stream::iter(opening).buffered(AT_ONCE);
+        while let Some(input) = opening.next().await {
+            let input = input?;
+            bytes = bytes.saturating_add(input.footer.memory_size());
+            if bytes > most {
+                return Ok(None);
+            }
+            opened.push(input);
+        }
+        Ok(Some(opened))
     }
 
     async fn open(io: &FileIO, file: &LiveFile) -> Result<Self> {

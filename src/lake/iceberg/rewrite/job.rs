@@ -80,6 +80,11 @@ impl<'a> Job<'a> {
         })
     }
 
+    /// Where its first output goes: not every table writes below its location.
+    pub fn place(&self) -> String {
+        self.places.path(0)
+    }
+
     /// Begins the output with this number.
     pub async fn begin(&self, number: usize) -> Result<Sink<'a>> {
         let number = number.saturating_add(self.given_up.load(Ordering::Relaxed));

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use iceberg::spec::DataFile;
 
-use self::choose::Choice;
+use self::choose::{Asked, Choice};
 use self::input::Input;
 use self::job::{Job, Made};
 use self::repack::Packed;
@@ -53,7 +53,7 @@ pub struct Detail {
 /// else: inputs and metadata are never touched.
 pub async fn run(table: &IcebergTable, plan: &Plan, attempt: &AttemptId, control: &dyn Control) -> Result<Written> {
     let job = Job::new(&table.loaded.io, &table.loaded.metadata, plan, attempt, control)?;
-    space::check(table.loaded.metadata.location(), room(plan))?;
+    space::check(&job.place(), room(plan))?;
     let (choice, inputs) = choose(&job).await?;
     let (choice, done) = match moved(table, &job, choice, &inputs).await? {
         (choice, Some(done)) => (choice, done),
@@ -105,13 +105,21 @@ async fn encoded(table: &IcebergTable, job: &Job<'_>) -> Result<Done> {
     Ok(Done { made, read: Some(read), rows_deleted, bytes_read })
 }
 
+/// The share of a job's memory that footers may take: rows are encoded anew
+/// from one file after the other.
+const FOOTERS_SHARE: u64 = 8;
+
 async fn choose(job: &Job<'_>) -> Result<(Choice, Vec<Input>)> {
     if let Err(reason) = choose::by_plan(job.sorted) {
         return Ok((Choice { path: Path::ReEncode, reason }, Vec::new()));
     }
-    let inputs = Input::open_all(job.io, job.plan, job.control).await?;
+    let most = usize::try_from(job.plan.bound.memory / FOOTERS_SHARE).unwrap_or(usize::MAX);
+    let Some(inputs) = Input::open_within(job.io, job.plan, job.control, most).await? else {
+        let reason = format!("the footers of {} files take more than {most} bytes of memory", job.plan.inputs.len());
+        return Ok((Choice { path: Path::ReEncode, reason }, Vec::new()));
+    };
     let footers: Vec<_> = inputs.iter().map(|input| (input.path.as_str(), &input.footer)).collect();
-    let choice = choose::by_footers(job.plan, &job.columns, !job.properties.blooms.is_empty(), &footers);
+    let choice = choose::by_footers(job.plan, &job.columns, &Asked::of(&job.properties), &footers);
     Ok((choice, inputs))
 }
 

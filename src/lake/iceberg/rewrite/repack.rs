@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::ParquetError;
@@ -14,32 +15,36 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use roaring::RoaringTreemap;
 
-use super::cut;
+use super::choose::orders_defined;
 use super::input::Input;
 use super::job::{Job, Made};
-use super::parts::{Group, MOST_GROUPS, nans_of, span};
+use super::parts::{Group, nans_of, span};
 use super::sink::Sink;
 use crate::lake::iceberg::properties::{CREATED_BY, schema_note};
+use crate::lake::iceberg::spread::cores;
 use crate::lake::{Error, Result};
 use crate::parquet::chunk::Part;
+use crate::parquet::ends::Order;
 use crate::parquet::fault::{Failure, Fault};
-use crate::parquet::repack::{Joined, Wish, join};
+use crate::parquet::repack::{Joined, Wish, join_looking};
+use crate::parquet::statistics;
 use crate::parquet::tap::Tap;
 
-/// Row groups of about this many rows scan best and still prune.
-const MOST_ROWS: u64 = 1 << 20;
+mod steps;
+
+use steps::{Step, steps};
+pub use steps::{column_bytes, group_bytes};
+
 /// Pages of fewer rows are put together.
 const SMALL_ROWS: u64 = 4000;
 /// Row groups read at one time.
 const READS_AT_ONCE: usize = 8;
 /// Bytes between chunks that are read along rather than asked for apart.
 const GAP: u64 = 1 << 20;
-
-/// The share of a job's memory that the pages of one row group in the making
-/// may take as they are read.
-pub fn group_bytes(memory: u64) -> u64 {
-    memory / 6
-}
+/// Most columns joined at one time: each holds pages.
+const JOINED_AT_ONCE: usize = 8;
+/// Columns read and joined at one time where they are joined one by one.
+const READ_AND_JOINED_AT_ONCE: usize = 2;
 
 /// What came of an attempt to re-pack.
 pub enum Packed {
@@ -51,14 +56,15 @@ pub enum Packed {
 }
 
 /// Writes the inputs' row groups, in order, joined into ones of about
-/// `MOST_ROWS` rows or the table's size, into files of about equal bytes.
+/// half a million rows or the table's size, into files of about equal bytes.
 /// `nans` are the inputs' NaN counts by path, `deleted` the deleted rows of each
 /// input. Also the bytes read.
 ///
 /// Memory held: the pages of one row group as they are joined, of the next as it
 /// is read and of the last as it is written, and one page a core decompressed.
-/// Row groups whose pages cannot be joined are joined with fewer others, at last
-/// with none.
+/// Row groups that are too large for that are read, joined and written column by
+/// column. Row groups whose pages cannot be joined are joined with fewer others,
+/// at last with none.
 ///
 /// Errs with a refusal `Damaged` on pages that contradict themselves or their
 /// footer.
@@ -70,75 +76,58 @@ pub async fn write(
 ) -> Result<(Packed, u64)> {
     let groups = Group::with_rows(inputs, deleted);
     let steps = steps(job, &groups);
-    let packing = Packing { job, wish: wish(job), deleted };
+    let packing = Packing { job, wish: wish(job), deleted, read: AtomicU64::new(0) };
     let mut files = Files { job, nans, made: Vec::new(), open: None, held: None };
-    let (mut read, mut ahead) = (0u64, None);
+    let mut ahead = None;
     for (place, step) in steps.iter().enumerate() {
         job.control.check()?;
         let own = groups.get(step.groups.clone()).unwrap_or_default();
-        let chunks = match ahead.take() {
-            Some(chunks) => chunks,
-            None => packing.read(own).await?,
-        };
-        read = read.saturating_add(chunks.iter().flatten().map(|chunk: &Bytes| chunk.len() as u64).sum::<u64>());
-        let next = steps.get(place + 1).and_then(|next| groups.get(next.groups.clone()));
-        let next = async {
-            match next {
-                Some(next) => packing.read(next).await.map(Some),
-                None => Ok(None),
-            }
-        };
-        let (packed, next, written) = futures::join!(packing.pack(own, &chunks), next, files.write());
-        written?;
-        ahead = next?;
-        match packed? {
-            Ok(columns) => files.hold(step, own, columns),
-            Err(_) if own.len() > 1 => {
-                if let Some(why) = packing.halves(own, &chunks, step, &mut files).await? {
-                    job.give_up(files.begun());
-                    return Ok((Packed::Unfit(why), read));
+        let next = steps.get(place + 1).filter(|next| !next.by_column).and_then(|next| groups.get(next.groups.clone()));
+        let unfit = match step.by_column {
+            true => packing.by_column(own, step, &mut files).await?,
+            false => {
+                let chunks = match ahead.take() {
+                    Some(chunks) => chunks,
+                    None => packing.read(own).await?,
+                };
+                let next = async {
+                    match next {
+                        Some(next) => packing.read(next).await.map(Some),
+                        None => Ok(None),
+                    }
+                };
+                let (packed, next, written) = futures::join!(packing.pack(own, &chunks), next, files.write());
+                written?;
+                ahead = next?;
+                match packed? {
+                    Ok(columns) => {
+                        files.hold(step, own, columns);
+                        None
+                    }
+                    Err(_) if own.len() > 1 => packing.halves(own, &chunks, step, &mut files).await?,
+                    Err(why) => Some(why),
                 }
             }
-            Err(why) => {
-                job.give_up(files.begun());
-                return Ok((Packed::Unfit(why), read));
-            }
+        };
+        if let Some(why) = unfit {
+            job.give_up(files.begun());
+            return Ok((Packed::Unfit(why), packing.read.into_inner()));
         }
     }
     files.write().await?;
-    Ok((Packed::Made(files.end().await?), read))
-}
-
-/// One row group to be made, of a file's.
-struct Step {
-    groups: Range<usize>,
-    /// All row groups of the file.
-    file: Range<usize>,
-}
-
-/// The row groups to be made, in order.
-fn steps(job: &Job<'_>, groups: &[Group<'_>]) -> Vec<Step> {
-    let sizes: Vec<u64> = groups.iter().map(live_bytes).collect();
-    let files = cut::outputs(sizes.iter().sum(), job.plan.target_file_size);
-    let most_bytes = job.properties.row_group_bytes.min(group_bytes(job.plan.bound.memory));
-    let mut steps = Vec::new();
-    for file in cut::even(&sizes, files, MOST_GROUPS) {
-        for joint in joints(groups.get(file.clone()).unwrap_or_default(), most_bytes) {
-            steps.push(Step { groups: file.start + joint.start..file.start + joint.end, file: file.clone() });
-        }
-    }
-    steps
-}
-
-/// The share of a row group's bytes that its rows which stay take.
-fn live_bytes(group: &Group<'_>) -> u64 {
-    let share = u128::from(group.bytes()) * u128::from(group.live()) / u128::from(group.rows().max(1));
-    u64::try_from(share).unwrap_or(u64::MAX).max(1)
+    Ok((Packed::Made(files.end().await?), packing.read.into_inner()))
 }
 
 fn wish(job: &Job<'_>) -> Wish {
     let memory = usize::try_from(job.plan.bound.memory).unwrap_or(usize::MAX);
-    Wish { codec: codec(job.properties.compression), page: memory / 8, chunk: memory / 4, small_rows: SMALL_ROWS }
+    // a page is held compressed and not, as it was and as it becomes
+    let page = memory / (12 * at_once().max(2));
+    Wish { codec: codec(job.properties.compression), page, chunk: memory / 5, small_rows: SMALL_ROWS }
+}
+
+/// Columns joined at one time.
+fn at_once() -> usize {
+    cores().min(JOINED_AT_ONCE)
 }
 
 /// The table's codec. Zstandard's default level gains nothing on ids over the
@@ -150,31 +139,67 @@ fn codec(wanted: Compression) -> Compression {
     }
 }
 
-/// Runs of row groups to be joined: of about equal rows, none above the limits
-/// by more than a row group.
-fn joints(groups: &[Group<'_>], most_bytes: u64) -> Vec<Range<usize>> {
-    let (rows, bytes) = groups.iter().fold((0u64, 0u64), |(rows, bytes), group| (rows + group.live(), bytes + group.bytes()));
-    let by_rows = rows.div_ceil(MOST_ROWS);
-    let wanted = by_rows.max(bytes.div_ceil(most_bytes.max(1)));
-    let size = |group: &Group<'_>| if by_rows == wanted { group.live() } else { group.bytes() };
-    cut::even(&groups.iter().map(size).collect::<Vec<_>>(), wanted, usize::MAX)
-}
-
 /// What joining row groups takes.
 struct Packing<'a> {
     job: &'a Job<'a>,
     wish: Wish,
     deleted: &'a [RoaringTreemap],
+    /// Bytes read so far.
+    read: AtomicU64,
 }
 
+/// A column, or why it cannot be joined.
+type Column = std::result::Result<Joined, String>;
 /// A row group's columns, or why they cannot be joined.
 type Columns = std::result::Result<Vec<Joined>, String>;
 
 impl Packing<'_> {
     /// The bytes of the chunks of row groups.
     async fn read(&self, groups: &[Group<'_>]) -> Result<Vec<Vec<Bytes>>> {
-        let reads: Vec<_> = groups.iter().map(|group| chunks(*group)).collect();
+        let reads: Vec<_> = groups.iter().map(|group| self.counted(chunks(*group))).collect();
         stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await
+    }
+
+    async fn counted(&self, read: impl Future<Output = Result<Vec<Bytes>>>) -> Result<Vec<Bytes>> {
+        let bytes = read.await?;
+        self.read.fetch_add(bytes.iter().map(|chunk| chunk.len() as u64).sum(), Ordering::Relaxed);
+        Ok(bytes)
+    }
+
+    /// Reads, joins and writes one column after the other. Tells why where one
+    /// cannot be joined.
+    async fn by_column<'a>(&self, groups: &[Group<'a>], step: &Step, files: &mut Files<'a, '_>) -> Result<Option<String>> {
+        files.write().await?;
+        let dead = self.dead(groups);
+        let count = groups.first().map_or(0, |group| group.meta.num_columns());
+        let mut columns = Vec::with_capacity(count);
+        for column in 0..count {
+            let dead = &dead;
+            columns.push(async move {
+                self.job.control.check()?;
+                let read: Vec<_> = groups.iter().map(|group| self.counted(chunk(*group, column))).collect();
+                let chunks: Vec<Vec<Bytes>> = stream::iter(read).buffered(READS_AT_ONCE).try_collect().await?;
+                let parts = parts(groups, chunks.into_iter().map(|mut chunk| chunk.pop()), dead, column)?;
+                let (column, result) = joined(column, parts, self.wish, self.looks(groups, column)).await?;
+                settled(groups, column, result)
+            });
+        }
+        files.put(step.file, groups.to_vec(), stream::iter(columns).buffered(READ_AND_JOINED_AT_ONCE)).await
+    }
+
+    /// Whether the ends of a column are looked for where its statistics are not
+    /// believed, for the order of its values is not told.
+    fn looks(&self, groups: &[Group<'_>], column: usize) -> bool {
+        let id = groups
+            .first()
+            .and_then(|group| group.meta.columns().get(column))
+            .map(|chunk| chunk.column_descr().self_type().get_basic_info());
+        let kept = id.is_none_or(|id| !id.has_id() || !self.job.properties.no_statistics.contains(&id.id()));
+        kept && groups.iter().any(|group| !orders_defined(&group.input.footer))
+    }
+
+    fn dead(&self, groups: &[Group<'_>]) -> Vec<Arc<[u32]>> {
+        groups.iter().map(|group| group.dead_rows(self.deleted)).collect()
     }
 
     /// Joins what did not join at once, by halves, each written before the next.
@@ -201,34 +226,28 @@ impl Packing<'_> {
 
     async fn pack(&self, groups: &[Group<'_>], chunks: &[Vec<Bytes>]) -> Result<Columns> {
         let columns = groups.first().map_or(0, |group| group.meta.num_columns());
-        let dead: Vec<Arc<[u32]>> = groups.iter().map(|group| group.dead_rows(self.deleted)).collect();
+        let dead = self.dead(groups);
         let mut joining = Vec::with_capacity(columns);
         for column in 0..columns {
-            let parts = parts(groups, chunks, &dead, column)?;
+            let parts = parts(groups, chunks.iter().map(|chunks| chunks.get(column).cloned()), &dead, column)?;
             let bytes: usize = parts.iter().map(|part| part.bytes.len()).sum();
-            joining.push((std::cmp::Reverse(bytes), joined(column, parts, self.wish)));
+            joining.push((std::cmp::Reverse(bytes), joined(column, parts, self.wish, self.looks(groups, column))));
         }
         // The largest first, so that no core waits for one at the end.
         joining.sort_by_key(|(bytes, _)| *bytes);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut joining = stream::iter(joining.into_iter().map(|(_, joining)| joining)).buffer_unordered(cores);
+        let mut joining = stream::iter(joining.into_iter().map(|(_, joining)| joining)).buffer_unordered(at_once());
         let (mut packed, mut bytes) = (Vec::with_capacity(columns), 0u64);
-        let rows: u64 = groups.iter().map(Group::live).sum();
         while let Some(result) = joining.next().await {
             let (column, result) = result?;
-            match result {
-                Ok(joined) if joined.rows == rows => {
+            match settled(groups, column, result)? {
+                Ok(joined) => {
                     bytes = bytes.saturating_add(joined.bytes.len() as u64);
                     packed.push((column, joined));
                 }
-                Ok(joined) => {
-                    let damage = Fault::damaged(format_args!("{} rows where the footers state {rows}", joined.rows));
-                    return unfit(groups, column, damage.into());
-                }
-                Err(failure) => return unfit(groups, column, failure),
+                Err(why) => return Ok(Err(why)),
             }
             // Another codec, or values instead of ids, may take more.
-            if groups.len() > 1 && bytes > self.job.plan.bound.memory / 4 {
+            if groups.len() > 1 && bytes > self.job.plan.bound.memory / 5 {
                 return Ok(Err("they take too much memory together".into()));
             }
         }
@@ -248,13 +267,27 @@ fn halved<'a, 'b>(groups: &'a [Group<'b>], chunks: &'a [Vec<Bytes>]) -> Vec<Load
 }
 
 /// Damage is an error, anything else a reason to join fewer.
-fn unfit(groups: &[Group<'_>], column: usize, failure: Failure) -> Result<Columns> {
+fn settled(groups: &[Group<'_>], column: usize, result: std::result::Result<Joined, Failure>) -> Result<Column> {
+    let rows: u64 = groups.iter().map(Group::live).sum();
+    let failure = match result {
+        Ok(joined) if joined.rows == rows => return Ok(Ok(joined)),
+        Ok(joined) => Fault::damaged(format_args!("{} rows where the footers state {rows}", joined.rows)).into(),
+        Err(failure) => failure,
+    };
     let group = groups.get(failure.part.unwrap_or(0));
     let path = group.map_or("", |group| group.input.path.as_str());
     let name = group.and_then(|group| group.meta.columns().get(column)).map_or_else(String::new, |chunk| chunk.column_path().string());
     match failure.fault {
         Fault::Damaged(what) => Err(Error::damaged(path, format!("column {name}: {what}"))),
         Fault::Unfit(what) => Ok(Err(format!("{path}: column {name}: {what}"))),
+    }
+}
+
+/// The bytes of one chunk of a row group.
+async fn chunk(group: Group<'_>, column: usize) -> Result<Vec<Bytes>> {
+    match group.ranges()?.into_iter().nth(column) {
+        Some(range) => Ok(vec![group.input.bytes(range).await?]),
+        None => Ok(Vec::new()),
     }
 }
 
@@ -274,19 +307,25 @@ async fn chunks(group: Group<'_>) -> Result<Vec<Bytes>> {
     Ok(ranges.into_iter().map(|range| all.slice(place(range.start)..place(range.end))).collect())
 }
 
-fn parts(groups: &[Group<'_>], chunks: &[Vec<Bytes>], dead: &[Arc<[u32]>], column: usize) -> Result<Vec<Part>> {
-    let part = |((group, chunks), dead): ((&Group<'_>, &Vec<Bytes>), &Arc<[u32]>)| {
-        let chunk = group.meta.columns().get(column).cloned().zip(chunks.get(column).cloned());
-        let (meta, bytes) = chunk.ok_or_else(|| Error::damaged(&group.input.path, format!("a row group without its column {column}")))?;
-        let (column_index, offset_index) = (group.column_index(column), group.offset_index(column));
+/// A column's chunks, one a row group.
+fn parts(groups: &[Group<'_>], chunks: impl Iterator<Item = Option<Bytes>>, dead: &[Arc<[u32]>], column: usize) -> Result<Vec<Part>> {
+    let part = |((group, bytes), dead): ((&Group<'_>, Option<Bytes>), &Arc<[u32]>)| {
+        let chunk = group.meta.columns().get(column).cloned().zip(bytes);
+        let (mut meta, bytes) =
+            chunk.ok_or_else(|| Error::damaged(&group.input.path, format!("a row group without its column {column}")))?;
+        let (mut column_index, offset_index) = (group.column_index(column), group.offset_index(column));
+        if !orders_defined(&group.input.footer) && Order::of(meta.column_descr()).is_doubtful() {
+            column_index = None;
+            meta = statistics::without_ends(meta).map_err(|e| Error::damaged(&group.input.path, e))?;
+        }
         Ok(Part { bytes, meta, rows: group.rows(), dead: dead.clone(), column_index, offset_index })
     };
     groups.iter().zip(chunks).zip(dead).map(part).collect()
 }
 
 /// Joins a column where it does not hold up other tasks.
-async fn joined(column: usize, parts: Vec<Part>, wish: Wish) -> Result<(usize, std::result::Result<Joined, Failure>)> {
-    let done = tokio::task::spawn_blocking(move || join(&parts, &wish)).await;
+async fn joined(column: usize, parts: Vec<Part>, wish: Wish, look: bool) -> Result<(usize, std::result::Result<Joined, Failure>)> {
+    let done = tokio::task::spawn_blocking(move || join_looking(&parts, &wish, look)).await;
     done.map(|joined| (column, joined)).map_err(|stopped| Error::Stopped(format!("joining pages did not end: {stopped}")))
 }
 
@@ -322,37 +361,55 @@ impl<'a, 'j> Files<'a, 'j> {
 
     /// Holds a row group until the next one is joined.
     fn hold(&mut self, step: &Step, groups: &[Group<'a>], columns: Vec<Joined>) {
-        self.held = Some(Held { file: step.file.start, groups: groups.to_vec(), columns });
+        self.held = Some(Held { file: step.file, groups: groups.to_vec(), columns });
     }
 
-    /// Writes what is held; ends the file before where it goes into another.
+    /// Writes what is held.
     async fn write(&mut self) -> Result<()> {
         let Some(held) = self.held.take() else { return Ok(()) };
-        if self.open.as_ref().is_some_and(|open| open.file != held.file) {
+        let columns = held.columns.into_iter().map(|joined| Ok(Ok(joined)));
+        self.put(held.file, held.groups, stream::iter(columns)).await.map(drop)
+    }
+
+    /// Writes a row group from its columns in order; ends the file before where it
+    /// goes into another. Tells why where a column cannot be joined: the file is
+    /// then of no use.
+    async fn put(&mut self, file: usize, groups: Vec<Group<'a>>, columns: impl Stream<Item = Result<Column>>) -> Result<Option<String>> {
+        if self.open.as_ref().is_some_and(|open| open.file != file) {
             self.close().await?;
         }
         let mut open = match self.open.take() {
             Some(open) => open,
-            None => self.begin(&held).await?,
+            None => self.begin(file, &groups).await?,
         };
-        let rows: u64 = held.groups.iter().map(Group::live).sum();
+        let rows: u64 = groups.iter().map(Group::live).sum();
         let path = open.sink.path().to_owned();
         let failed = |e| broken(&path, e);
         let mut out = open.writer.next_row_group().map_err(failed)?;
-        for joined in held.columns {
-            out.append_column(&joined.bytes.clone(), closed(joined, rows)).map_err(failed)?;
+        let mut columns = std::pin::pin!(columns);
+        while let Some(column) = columns.next().await {
+            match column? {
+                Ok(joined) => {
+                    out.append_column(&joined.bytes, closed(&joined, rows)).map_err(failed)?;
+                }
+                Err(why) => {
+                    drop(out);
+                    self.open = Some(open);
+                    return Ok(Some(why));
+                }
+            }
             open.sink.drain().await?;
         }
         out.close().map_err(failed)?;
         open.sink.drain().await?;
-        held.groups.iter().for_each(|group| self.job.control.progress(group.rows(), group.bytes()));
-        open.groups.extend(held.groups);
+        groups.iter().for_each(|group| self.job.control.progress(group.rows(), group.bytes()));
+        open.groups.extend(groups);
         self.open = Some(open);
-        Ok(())
+        Ok(None)
     }
 
-    async fn begin(&mut self, held: &Held<'a>) -> Result<Open<'a, 'j>> {
-        let first = held.groups.first().ok_or_else(|| Error::Setup("an output without row groups".into()))?;
+    async fn begin(&mut self, file: usize, groups: &[Group<'a>]) -> Result<Open<'a, 'j>> {
+        let first = groups.first().ok_or_else(|| Error::Setup("an output without row groups".into()))?;
         let sink = self.job.begin(self.made.len()).await?;
         let properties = WriterProperties::builder()
             .set_created_by(CREATED_BY.to_owned())
@@ -360,7 +417,7 @@ impl<'a, 'j> Files<'a, 'j> {
             .build();
         let schema = first.input.footer.file_metadata().schema_descr().root_schema_ptr();
         let writer = SerializedFileWriter::new(sink.tap(), schema, Arc::new(properties)).map_err(|e| broken(sink.path(), e))?;
-        Ok(Open { file: held.file, groups: Vec::new(), sink, writer })
+        Ok(Open { file, groups: Vec::new(), sink, writer })
     }
 
     async fn close(&mut self) -> Result<()> {
@@ -377,14 +434,14 @@ impl<'a, 'j> Files<'a, 'j> {
     }
 }
 
-fn closed(joined: Joined, rows: u64) -> ColumnCloseResult {
+fn closed(joined: &Joined, rows: u64) -> ColumnCloseResult {
     ColumnCloseResult {
         bytes_written: joined.bytes.len() as u64,
         rows_written: rows,
-        metadata: joined.meta,
+        metadata: joined.meta.clone(),
         bloom_filter: None,
-        column_index: joined.column_index,
-        offset_index: Some(joined.offset_index),
+        column_index: joined.column_index.clone(),
+        offset_index: Some(joined.offset_index.clone()),
     }
 }
 

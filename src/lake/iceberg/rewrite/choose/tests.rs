@@ -77,7 +77,7 @@ impl Footer {
 fn choice(footers: &[Footer]) -> Choice {
     let built: Vec<_> = footers.iter().map(Footer::build).collect();
     let inputs: Vec<_> = built.iter().zip(["f0", "f1", "f2"]).map(|(footer, path)| (path, footer)).collect();
-    by_footers(&plan(&[(1, 1)]), &columns(TABLE), false, &inputs)
+    by_footers(&plan(&[(1, 1)]), &columns(TABLE), &Asked::default(), &inputs)
 }
 
 #[test]
@@ -95,7 +95,6 @@ fn anything_else_is_encoded_anew_with_its_reason() {
             Footer { created_by: Some("parquet-mr version 1.8.1"), ..Footer::default() },
             "f0: `parquet-mr version 1.8.1` is known to write wrong statistics",
         ),
-        (Footer { ordered: false, ..Footer::default() }, "f0: it does not define the order of its columns"),
         (Footer { schema: "message m { OPTIONAL INT32 n = 1; }", ..Footer::default() }, "f0: column n has another type than the table"),
         (
             Footer { schema: "message m { OPTIONAL INT64 n = 1; OPTIONAL INT64 m = 2; }", ..Footer::default() },
@@ -147,27 +146,37 @@ fn small_row_groups_are_joined_page_by_page() {
 
 #[test]
 fn row_groups_that_do_not_fit_into_memory_are_encoded_anew() {
-    let group = |bytes: i64| {
+    let group = |count: usize, bytes: i64| {
+        let of = |n: usize| format!("OPTIONAL INT64 n{n} = {n};");
+        let schema = Arc::new(columns(&format!("message table {{ {} }}", (1..=count).map(of).collect::<String>())));
         let footer = Footer { rows: 5000, ..Footer::default() }.build();
-        let groups = footer.row_groups().iter().map(|group| group.clone().into_builder().set_total_byte_size(bytes).build().unwrap());
-        let footer = footer.clone().into_builder().set_row_groups(groups.collect()).build();
-        by_footers(&plan(&[(1, 1)]), &columns(TABLE), false, &[("f0", &footer)])
+        let chunks = schema.columns().iter().map(|column| {
+            let chunk = ColumnChunkMetaData::builder(column.clone()).set_encodings(vec![Encoding::PLAIN]).set_data_page_offset(4);
+            chunk.set_num_values(5000).set_total_uncompressed_size(bytes).build().unwrap()
+        });
+        let group = RowGroupMetaData::builder(schema.clone()).set_num_rows(5000).set_column_metadata(chunks.collect()).build().unwrap();
+        let orders = schema.columns().iter().map(|c| ColumnOrder::TYPE_DEFINED_ORDER(c.sort_order())).collect();
+        let file = FileMetaData::new(2, 5000, footer.file_metadata().created_by().map(Into::into), None, schema.clone(), Some(orders));
+        let footer = ParquetMetaData::new(file, vec![group]);
+        by_footers(&plan(&[(1, 1)]), &schema, &Asked::default(), &[("f0", &footer)])
     };
-    let most = (512 << 20) / 6;
-    assert_eq!(group(most).path, Path::RePack);
-    assert!(
-        group(most + 1).reason.ends_with("; f0: 89478486 bytes of a row group would have to be held in memory"),
-        "{}",
-        group(most + 1).reason
-    );
+    // whole, or column by column
+    let most = (512 << 20) / 10;
+    assert_eq!(group(1, most).path, Path::RePack);
+    let reason = group(1, most + 1).reason;
+    assert!(reason.ends_with("; f0: 53687092 bytes of a row group would have to be held in memory"), "{reason}");
+    let most = (512 << 20) / 16;
+    assert_eq!(group(10, most).path, Path::RePack);
+    let reason = group(10, most + 1).reason;
+    assert!(reason.ends_with("; f0: 335544330 bytes of a row group would have to be held in memory"), "{reason}");
 }
 
 #[test]
 fn what_joining_pages_would_lose_is_encoded_anew() {
     let footer = Footer { rows: 5000, ..Footer::default() }.build();
-    let chosen = |blooms| by_footers(&plan(&[(1, 1)]), &columns(TABLE), blooms, &[("f0", &footer)]);
-    assert_eq!(chosen(false).path, Path::RePack);
-    assert!(chosen(true).reason.ends_with("; the table wants bloom filters"), "{}", chosen(true).reason);
+    let chosen = |blooms| by_footers(&plan(&[(1, 1)]), &columns(TABLE), &Asked { blooms, codec: None }, &[("f0", &footer)]);
+    assert_eq!(chosen(vec![]).path, Path::RePack);
+    assert!(chosen(vec![1]).reason.ends_with("; the table wants bloom filters"), "{}", chosen(vec![1]).reason);
 }
 
 #[test]
@@ -178,7 +187,7 @@ fn deletes_take_pages_that_can_be_cut() {
         for file in plan.inputs.iter_mut().take(deleted) {
             file.deletes.push(crate::model::file::FileKey { path: "d".into(), offset: None });
         }
-        by_footers(&plan, &columns(TABLE), false, &[("f0", &built[0]), ("f1", &built[1])])
+        by_footers(&plan, &columns(TABLE), &Asked::default(), &[("f0", &built[0]), ("f1", &built[1])])
     };
     let reason = "deletes apply to 1 of 2 files; one schema, pages that can be cut".to_owned();
     assert_eq!(chosen(5000, |c| c, 1), Choice { path: Path::RePack, reason: reason.clone() });
@@ -189,6 +198,25 @@ fn deletes_take_pages_that_can_be_cut() {
     let reason =
         "deletes apply to 1 of 2 files; f0: column \"n\": rows are deleted from it, and its pages are encoded as DELTA_BINARY_PACKED";
     assert_eq!(chosen(5000, delta, 1), Choice { path: Path::ReEncode, reason: reason.into() });
+}
+
+#[test]
+fn healthy_row_groups_stay_only_where_they_are_as_the_table_asks() {
+    let chosen = |footer: Footer, codec, blooms: &[i32]| {
+        let (asked, footer) = (Asked { codec, blooms: blooms.to_vec() }, footer.build());
+        by_footers(&plan(&[(1, 1)]), &columns(TABLE), &asked, &[("f0", &footer)])
+    };
+    let zstd = Compression::ZSTD(Default::default());
+    assert_eq!(chosen(Footer::default(), Some(Compression::SNAPPY), &[]).path, Path::Splice);
+    let reason = "f0: column \"n\": its codec is SNAPPY, the table's ZSTD; one schema, no deletes".to_owned();
+    assert_eq!(chosen(Footer::default(), Some(zstd), &[]), Choice { path: Path::RePack, reason });
+    assert_eq!(chosen(Footer::default(), None, &[2]).path, Path::Splice, "another column's");
+    let reason = "f0: column \"n\": it has no bloom filter; the table wants bloom filters".to_owned();
+    assert_eq!(chosen(Footer::default(), None, &[1]), Choice { path: Path::ReEncode, reason });
+    let filtered = Footer { chunk: |c| c.set_bloom_filter_offset(Some(900)), ..Footer::default() };
+    assert_eq!(chosen(filtered, None, &[1]).path, Path::Splice);
+    let reason = "f0: it does not define the order of its columns; one schema, no deletes".to_owned();
+    assert_eq!(chosen(Footer { ordered: false, ..Footer::default() }, None, &[]), Choice { path: Path::RePack, reason });
 }
 
 #[test]
