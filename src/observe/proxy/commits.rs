@@ -210,6 +210,7 @@ impl Commit {
             let mut still = Vec::new();
             for target in open {
                 let (look, body) = self.look(target, deadline_ms).await;
+                let (body, _held) = body.unzip();
                 let stand = heal::stand(&target.change, &look);
                 stands.push(stand);
                 if stand != Stand::Present {
@@ -233,7 +234,7 @@ impl Commit {
     }
 
     /// Loads one table as the client would.
-    async fn look(&self, target: &Target, deadline_ms: i64) -> (Look, Option<Bytes>) {
+    async fn look(&self, target: &Target, deadline_ms: i64) -> (Look, Option<(Bytes, Held)>) {
         let left_ms = deadline_ms.saturating_sub(self.gate.clock.now_ms()).max(PAUSES_MS.1);
         for path in &target.paths {
             let asked = tokio::select! {
@@ -241,20 +242,20 @@ impl Commit {
                 () = self.gate.clock.sleep(LOOK.min(millis(left_ms))) => None,
             };
             match asked {
-                Some((StatusCode::OK, body)) => {
+                Some((StatusCode::OK, body, held)) => {
                     return match loaded::table(&body) {
-                        Ok(table) => (Look::Table(table), Some(body)),
+                        Ok(table) => (Look::Table(table), Some((body, held))),
                         Err(_) => (Look::Nothing, None),
                     };
                 }
-                Some((StatusCode::NOT_FOUND, _)) => {}
+                Some((StatusCode::NOT_FOUND, ..)) => {}
                 _ => return (Look::Nothing, None),
             }
         }
         (Look::Nothing, None)
     }
 
-    async fn ask(&self, path: &str) -> Option<(StatusCode, Bytes)> {
+    async fn ask(&self, path: &str) -> Option<(StatusCode, Bytes, Held)> {
         let target: PathAndQuery = path.parse().ok()?;
         let mut request = Request::new(empty());
         *request.method_mut() = Method::GET;
@@ -262,7 +263,11 @@ impl Commit {
         *request.headers_mut() = self.look_headers.clone();
         let (head, body) = self.gate.upstream.send(request).await.ok()?.into_parts();
         match keep(body, self.gate.limits.load, &self.gate.room).await {
-            Kept::Whole(bytes, _) => Some((head.status, plain(&head.headers, &bytes, self.gate.limits.load)?)),
+            Kept::Whole(bytes, mut held) => {
+                let text = plain(&head.headers, &bytes, self.gate.limits.load)?;
+                // what was unpacked takes room too
+                held.grow(text.len().saturating_sub(bytes.len())).then_some((head.status, text, held))
+            }
             Kept::Large(_) => {
                 telemetry::proxy_untapped("large load");
                 None
