@@ -65,7 +65,7 @@ impl AsyncFileReader for File {
     }
 }
 
-async fn distinct_paths(file: impl AsyncFileReader + Send + Unpin + 'static) -> parquet::errors::Result<BTreeSet<Location>> {
+async fn distinct_paths(file: impl AsyncFileReader + Unpin + 'static) -> parquet::errors::Result<BTreeSet<Location>> {
     let refuse = |why: &str| ParquetError::General(why.to_owned());
     let builder = ParquetRecordBatchStreamBuilder::new(file).await?;
     let schema = builder.parquet_schema();
