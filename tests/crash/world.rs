@@ -9,6 +9,9 @@ use iceberg::spec::Operation;
 use crate::fixture::process::{Ended, Place};
 use crate::fixture::{Table, row};
 
+/// A killed process leaves the job that it was at, and no other.
+const ONE_AT_A_TIME: &str = "[budget]\nconcurrent_jobs = 1\n";
+
 pub const NAME: &str = "lake.ns.t";
 
 /// A table on disk with its place.
@@ -23,7 +26,7 @@ impl World {
     /// Two partitions of four files, one with position and one with equality
     /// deletes, and dead entries beside live ones.
     pub async fn new() -> Self {
-        let place = Place::new("");
+        let place = Place::new(ONE_AT_A_TIME);
         let table = Table::partitioned_by_p().past().in_sqlite(place.path()).create().await;
         for p in [7, 8] {
             let mut files = vec![];
@@ -38,7 +41,7 @@ impl World {
 
     /// One partition of small files.
     pub async fn of_one_partition() -> Self {
-        let place = Place::new("");
+        let place = Place::new(ONE_AT_A_TIME);
         let table = Table::plain().past().in_sqlite(place.path()).create().await;
         for n in 0..4 {
             table.append((0..5).map(|i| row(n * 5 + i, "v", 0))).await;
@@ -48,7 +51,7 @@ impl World {
 
     /// Two files whose row groups are healthy enough to be copied.
     pub async fn to_splice() -> Self {
-        let place = Place::new("");
+        let place = Place::new(ONE_AT_A_TIME);
         let table = Table::plain().in_sqlite(place.path()).create().await;
         for n in 0..2 {
             table.append((0..120_000).map(|i| row(n * 120_000 + i, "v", 0))).await;
