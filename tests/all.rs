@@ -25,6 +25,7 @@ mod proxy;
 mod reading;
 mod rewrite {
     mod encode;
+    mod faults;
     mod metrics;
     pub mod repack;
     mod run;
