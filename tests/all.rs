@@ -33,3 +33,5 @@ mod rewrite {
     pub mod support;
     pub mod walker;
 }
+mod serve;
+mod whole;

@@ -21,15 +21,16 @@ async fn h61_paths_in_a_manifest_of_deletes_that_we_rewrite_stay_whole() {
         let made =
             t.change().delete_positions(&[(&p, 0)]).delete_positions(&[(&q, 1)]).delete_positions(&[(&q, 0), (&q2, 0)]).commit().await;
         let [_, single, wide] = made.deletes.as_slice() else { panic!() };
+        let before = [entry(&t, single).await.file, entry(&t, wide).await.file];
         t.compact(&p, "a1").await;
 
-        for (delete, low, high) in [(single, &q, &q), (wide, &q, &q2)] {
+        for ((delete, low, high), before) in [(single, &q, &q), (wide, &q, &q2)].into_iter().zip(before) {
             let live = entry(&t, delete).await;
             assert_eq!(live.entry.status(), ManifestStatus::Existing, "its manifest was rewritten");
             let bound = |path: &str| Some(Datum::string(path));
             assert_eq!(live.file.lower_bounds().get(&FILE_PATH).cloned(), bound(&low.path), "{mode}");
             assert_eq!(live.file.upper_bounds().get(&FILE_PATH).cloned(), bound(&high.path), "{mode}");
-            assert_eq!(live.file, delete.data);
+            assert_eq!(live.file, before);
         }
         assert_eq!(t.rows().await, ["2|b|1"]);
         t.compact(&q, "a2").await;

@@ -58,16 +58,10 @@ pub fn re_encode_with(
 
 /// Copies the row groups of all inputs into one output.
 pub fn splice(lake: &mut Lake) -> Rewrite {
-    let like = lake.plan().inputs[0].path.to_string();
-    splice_as(lake, &like)
-}
-
-/// The same, into an output that claims to have the columns of this file.
-pub fn splice_as(lake: &mut Lake, like: &str) -> Rewrite {
     let plan = lake.plan();
     let path = lake.path("out");
     let open = |p: &str| File::open(p.trim_start_matches("file://")).unwrap();
-    let first = SerializedFileReader::new(open(like)).unwrap();
+    let first = SerializedFileReader::new(open(&plan.inputs[0].path)).unwrap();
     let schema = first.metadata().file_metadata().schema_descr().root_schema_ptr();
     let out = File::create(path.trim_start_matches("file://")).unwrap();
     let mut writer = SerializedFileWriter::new(out, schema, Arc::default()).unwrap();

@@ -12,16 +12,19 @@ use afterwrite::parquet::chunk::Part;
 use afterwrite::parquet::fault::Fault;
 use afterwrite::parquet::header::{Data, Header, Kind};
 use afterwrite::parquet::repack::{Joined, Wish, join};
+use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_schema::DataType;
 use bytes::Bytes;
-use iceberg::spec::DataContentType;
+use iceberg::spec::{DataContentType, DataFile};
+use parquet::arrow::ArrowSchemaConverter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, Encoding};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::file::metadata::{
-    ColumnChunkMetaData, ColumnChunkMetaDataBuilder, OffsetIndexBuilder, ParquetMetaDataReader, ParquetMetaDataWriter,
+    ColumnChunkMetaData, ColumnChunkMetaDataBuilder, FileMetaData, OffsetIndexBuilder, ParquetMetaData, ParquetMetaDataBuilder,
+    ParquetMetaDataReader, ParquetMetaDataWriter,
 };
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
@@ -29,9 +32,9 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::SchemaDescriptor;
 
 use crate::fixture::Watch;
-use crate::reading::proving::{failure, prove, splice, splice_as};
+use crate::reading::proving::{failure, prove, splice};
 use crate::reading::value::{Value, batch, row};
-use crate::reading::{Lake, NullCounts, Placed, describe, field, write};
+use crate::reading::{Lake, NullCounts, Placed, describe, field};
 
 const WISH: Wish = Wish { codec: Compression::UNCOMPRESSED, page: 1 << 20, chunk: 8 << 20, small_rows: 0 };
 
@@ -144,28 +147,56 @@ async fn bytes_that_are_copied_under_other_columns_are_not_proven() {
     let swapped = batch(&Arc::new(arrow_schema::Schema::new(swapped.to_vec())), &rows);
     lake.append_batch(1, &swapped, WriterProperties::builder().build());
     // and an output of the same bytes with the table's ids
-    let like = lake.path("shape");
-    write(&like, &batch(&lake.arrow(), &rows), WriterProperties::builder().build());
-    let rewrite = splice_as(&mut lake, &like);
+    let mut rewrite = splice(&mut lake);
+    rewrite.outputs[0] = under_the_columns_of(&lake.arrow(), &rewrite.outputs[0]);
     let why = failure(&lake, rewrite).await;
     assert!(why.contains("its columns are not those of"), "{why}");
+}
+
+/// The file with the same pages and a footer that gives them these columns.
+fn under_the_columns_of(columns: &arrow_schema::SchemaRef, file: &DataFile) -> DataFile {
+    let columns = ArrowSchemaConverter::new().convert(columns).unwrap();
+    tampered(file.file_path(), |footer| {
+        let old = footer.file_metadata();
+        let created_by = old.created_by().map(str::to_owned);
+        let new = FileMetaData::new(old.version(), old.num_rows(), created_by, None, Arc::new(columns), old.column_orders().cloned());
+        ParquetMetaDataBuilder::new(new).set_row_groups(footer.row_groups().to_vec()).build()
+    });
+    let rows = file.record_count();
+    describe(file.file_path(), DataContentType::Data, &NullCounts(Default::default(), rows)).build().unwrap()
+}
+
+/// Writes a file's footer anew, after its pages and without page indexes.
+fn tampered(path: &str, change: impl FnOnce(ParquetMetaData) -> ParquetMetaData) {
+    let local = path.trim_start_matches("file://");
+    let bytes = fs::read(local).unwrap();
+    let footer = ParquetMetaDataReader::new().parse_and_finish(&Bytes::from(bytes.clone())).unwrap();
+    let ends = footer.row_groups().iter().flat_map(|g| g.columns()).map(|c| c.byte_range().0 + c.byte_range().1);
+    let mut out = bytes[..ends.max().unwrap() as usize].to_vec();
+    let bare = |chunk: &ColumnChunkMetaData| {
+        let chunk = chunk.clone().into_builder().set_column_index_offset(None).set_column_index_length(None);
+        chunk.set_offset_index_offset(None).set_offset_index_length(None).build().unwrap()
+    };
+    let groups = footer.row_groups().iter().map(|group| {
+        let chunks = group.columns().iter().map(bare).collect();
+        group.clone().into_builder().set_column_metadata(chunks).build().unwrap()
+    });
+    let groups = groups.collect();
+    let footer = footer.into_builder().set_row_groups(groups).build();
+    ParquetMetaDataWriter::new(&mut out, &change(footer)).finish().unwrap();
+    fs::write(local, out).unwrap();
 }
 
 /// A table of one file whose second column's chunk is changed in the footer.
 fn misplaced(change: impl Fn(ColumnChunkMetaDataBuilder) -> ColumnChunkMetaDataBuilder) -> Lake {
     let mut lake = Lake::id_v();
     let path = lake.append(1, &[row(1, "a"), row(2, "b")]);
-    let local = path.trim_start_matches("file://");
-    let bytes = fs::read(local).unwrap();
-    let footer = ParquetMetaDataReader::new().parse_and_finish(&Bytes::from(bytes.clone())).unwrap();
-    let group = footer.row_group(0).clone();
-    let end = group.columns().iter().map(|c| c.byte_range().0 + c.byte_range().1).max().unwrap() as usize;
-    let columns = vec![group.column(0).clone(), change(group.column(1).clone().into_builder()).build().unwrap()];
-    let group = group.into_builder().set_column_metadata(columns).build().unwrap();
-    let footer = footer.into_builder().set_row_groups(vec![group]).build();
-    let mut out = bytes[..end].to_vec();
-    ParquetMetaDataWriter::new(&mut out, &footer).finish().unwrap();
-    fs::write(local, out).unwrap();
+    tampered(&path, |footer| {
+        let group = footer.row_group(0).clone();
+        let columns = vec![group.column(0).clone(), change(group.column(1).clone().into_builder()).build().unwrap()];
+        let group = group.into_builder().set_column_metadata(columns).build().unwrap();
+        footer.into_builder().set_row_groups(vec![group]).build()
+    });
     let rows = batch(&lake.arrow(), &[row(1, "a"), row(2, "b")]);
     let file = describe(&path, DataContentType::Data, &NullCounts::of(&rows)).build().unwrap();
     lake.data = vec![Placed { file, sequence: 1 }];
