@@ -271,8 +271,15 @@ fn file_of(live: &oracle::Live) -> File {
     File { path: live.file.file_path().to_owned(), data: live.file.clone(), partition }
 }
 
+/// Enough for every run; `PROPTEST_CASES` asks for more.
+fn config() -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    let asked = std::env::var("PROPTEST_CASES").is_ok();
+    ProptestConfig { cases: if asked { usual.cases } else { 64 }, ..usual }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn h01_no_commit_of_ours_changes_a_row_whatever_came_while_it_was_in_flight(steps in history()) {
