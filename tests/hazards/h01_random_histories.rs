@@ -149,7 +149,7 @@ impl Play {
     }
 
     /// Rows as the schema of now has them.
-    fn rows(&self, p: i64, rows: &Rows) -> Vec<Row> {
+    fn rows(&self, p: i64, rows: &[(i64, i64)]) -> Vec<Row> {
         rows.iter().map(|(id, w)| cells(*id, p, *w)[..if self.has_w { 4 } else { 3 }].to_vec()).collect()
     }
 
@@ -162,7 +162,7 @@ impl Play {
         if column == "w" && !self.has_w {
             return;
         }
-        let row = self.rows(partition.unwrap_or(0), &vec![(id, w)]);
+        let row = self.rows(partition.unwrap_or(0), &[(id, w)]);
         let spec = if partition.is_some() { 1 } else { 0 };
         self.t.change().delete_equal_under(spec, &[column], row).commit().await;
     }

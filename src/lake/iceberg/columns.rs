@@ -32,12 +32,13 @@ impl Columns {
     /// it is now: those that were dropped when the files were written and have come
     /// back, and those of another type. Ascending by field id.
     pub fn changed(&self, now: &TableMetadata) -> Vec<String> {
-        let fields: BTreeMap<_, _> = now.current_schema().field_id_to_fields().iter().collect();
-        let differs = |(id, field): &(&&i32, &&NestedFieldRef)| match self.fields.get(**id) {
+        let fields: BTreeMap<i32, &NestedFieldRef> =
+            now.current_schema().field_id_to_fields().iter().map(|(id, field)| (*id, field)).collect();
+        let differs = |id: i32, field: &NestedFieldRef| match self.fields.get(&id) {
             Some(written) => *written != primitive(field),
-            None => !self.keep(***id),
+            None => !self.keep(id),
         };
-        fields.iter().filter(|f| differs(f)).map(|(_, field)| field.name.clone()).collect()
+        fields.into_iter().filter(|(id, field)| differs(*id, field)).map(|(_, field)| field.name.clone()).collect()
     }
 }
 
