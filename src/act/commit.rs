@@ -92,6 +92,7 @@ impl Act {
         match conflict {
             Conflict::MetadataMoved => Ok(Verdict::Replan { conflict, max_bytes: None }),
             Conflict::DeletesChanged { .. } => Err(Verdict::Replan { conflict, max_bytes: Some((work.job.plan.input_bytes() / 2).max(1)) }),
+            Conflict::ColumnsChanged { .. } => Err(Verdict::Replan { conflict, max_bytes: None }),
             Conflict::InputGone { .. } | Conflict::TableGone => Err(Verdict::Dropped { conflict }),
         }
     }

@@ -252,6 +252,7 @@ pub fn describe(conflict: &Conflict) -> String {
         Conflict::MetadataMoved => "other commits kept arriving first".into(),
         Conflict::DeletesChanged { files } => format!("the deletes that apply to {} changed", files.join(", ")),
         Conflict::InputGone { files } => format!("{} is no longer live as planned", files.join(", ")),
+        Conflict::ColumnsChanged { columns } => format!("the table's columns changed: {}", columns.join(", ")),
         Conflict::TableGone => "the table was dropped, or another one stands under its name".into(),
     }
 }
