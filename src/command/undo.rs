@@ -55,7 +55,7 @@ pub async fn run(app: &App, job: &str, json: bool) -> Result<Exit, Failure> {
     }
     settle(app, &journal, &done, &hold).await;
     let Hold { name, label, .. } = &hold;
-    let kept = if label == "all" { "the table" } else { label };
+    let kept = if label == "all" { "the table" } else { label.as_str() };
     let text = match json {
         true => serde_json::json!({ "job": job, "table": name, "partition": label, "undone": true, "kept": true }).to_string(),
         false => format!(
