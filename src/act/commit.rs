@@ -62,6 +62,10 @@ impl Act {
         let until = self.after(self.settings.commit_for);
         let mut waits = Backoff::new(self.settings.wait, self.settings.longest_wait);
         loop {
+            // tries that are answered at once leave no time for the look beside them
+            if self.journal.is_cancelled(&work.job.id).await.unwrap_or(false) {
+                work.stop.cancel();
+            }
             work.stop.check(self.clock.now_ms()).map_err(|e| self.halted(work, e))?;
             let tried = {
                 let _place = self.leases.committer(work.job.plan.table).await;
