@@ -29,7 +29,7 @@ class Home:
         self.warehouse = self.folder / "warehouse"
         self.warehouse.mkdir(exist_ok=True)
 
-    def config(self, extra="", rest=None, file="afterwrite.toml"):
+    def config(self, extra="", rest=None, file="afterwrite.toml", journal="journal"):
         """The sidecar's settings; `rest` is the address of a REST catalog over the same database, and lines below it."""
         path = self.folder / file
         catalog = f'type = "sql"\nuri = "{self.uri}"\nwarehouse = "file://{self.warehouse}"'
@@ -41,7 +41,7 @@ class Home:
 {catalog}
 
 [journal]
-path = "{self.folder}/journal.db"
+path = "{self.folder}/{journal}.db"
 {extra}
 """
         )

@@ -82,17 +82,16 @@ def spark_sees_no_change(spark, table, first, replaces):
 
 def partitions(spark, table):
     """Each snapshot's predicate on the months whose files it added or took away."""
-    entries = spark.sql(f"SELECT DISTINCT snapshot_id, data_file.partition AS part FROM {spark.catalog}.{table}.all_entries WHERE status <> 0").collect()
+    entries = spark.sql(f"SELECT snapshot_id, data_file FROM {spark.catalog}.{table}.all_entries WHERE status <> 0")
+    by_month = "partition" in entries.schema["data_file"].dataType.names
     found = {}
-    for snapshot, part in entries:
-        found.setdefault(snapshot, set()).add(in_month(part))
+    for row in entries.selectExpr("snapshot_id", "data_file.partition AS at" if by_month else "NULL AS at").distinct().collect():
+        found.setdefault(row["snapshot_id"], set()).add(in_month(row["at"]) if by_month else "true")
     return {snapshot: " OR ".join(sorted(parts)) for snapshot, parts in found.items()}
 
 
-def in_month(part):
-    if not part:
-        return "true"
-    [(field, month)] = part.asDict().items()
+def in_month(partition):
+    [(field, month)] = partition.asDict().items()
     start = lambda m: dt.date(1970 + m // 12, m % 12 + 1, 1)  # noqa: E731
     return "({0} >= DATE'{1}' AND {0} < DATE'{2}')".format(field.removesuffix("_month"), start(month), start(month + 1))
 
