@@ -27,6 +27,7 @@ def is_last(item):
     return item.get_closest_marker("last") is not None
 
 
+@pytest.hookimpl(tryfirst=True)  # before the worker reads the groups
 def pytest_collection_modifyitems(items):
     """Workers take whole groups, in this order."""
     module = lambda item: item.module.__name__  # noqa: E731

@@ -2,6 +2,7 @@
 //! none finds the memory or the caches of another.
 
 mod figure;
+mod folder;
 mod hook;
 mod lake;
 mod manifest;
