@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -26,9 +27,11 @@ def play(folder, *words):
 
 @pytest.fixture(scope="module")
 def demo(scratch):
-    began = time.monotonic()
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     report = json.loads(play(scratch / "demo", "--json"))
-    return engines.Home(scratch / "demo", name="demo"), report, time.monotonic() - began
+    wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return engines.Home(scratch / "demo", name="demo"), report, (cpu, wall)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +52,10 @@ def test_every_engine_reads_the_same_rows_with_and_without(demo, readers, table)
 
 
 def test_it_takes_less_than_a_minute(demo):
-    assert demo[2] < 60
+    """Of one core, and what it waits beside that: other tests have the machine too."""
+    cpu, wall = demo[2]
+    print(f"the demo took {cpu:.0f} s of one core, {wall:.0f} s in all")
+    assert cpu < 60 and wall < 240
 
 
 @pytest.mark.parametrize("table", TABLES)
