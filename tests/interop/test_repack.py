@@ -135,4 +135,4 @@ def row_groups(lab, table):
         footer = pq.ParquetFile(file["file_path"].removeprefix("file:")).metadata
         for group in map(footer.row_group, range(footer.num_row_groups)):
             columns = [group.column(i) for i in range(group.num_columns)]
-            yield group.num_rows, [(c.compression, c.encodings, c.total_compressed_size, c.total_uncompressed_size) for c in columns]
+            yield group.num_rows, [(c.compression, sorted(set(c.encodings)), c.total_compressed_size, c.total_uncompressed_size) for c in columns]
