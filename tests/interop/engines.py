@@ -276,7 +276,7 @@ class RestCatalog:
     def __init__(self, home):
         self.process = subprocess.Popen(
             [
-                "java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{CACHE}/classes/rest:{JARS}/rest/*",
+                "java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{CACHE}/classes/rest:{JARS}/rest/*",
                 "org.apache.iceberg.rest.CatalogServer", "--port=0", f"--name={home.name}", f"--warehouse=file://{home.warehouse}",
                 f"--jdbc=jdbc:sqlite:{home.database}?busy_timeout=30000&journal_mode=WAL&synchronous=NORMAL&transaction_mode=IMMEDIATE",
             ],
