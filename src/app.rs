@@ -179,6 +179,7 @@ impl App {
             main: None,
         };
         for catalog in format.catalogs() {
+            let proxied = self.settings.catalogs.get(&catalog).is_some_and(|c| c.proxy.is_some());
             sidecar.poll(Poller {
                 catalog,
                 format: Arc::clone(&format),
@@ -188,6 +189,7 @@ impl App {
                 chance: Arc::clone(&self.chance),
                 limits: poll::Limits { min_ms: self.settings.poll.min_ms, max_ms: self.settings.poll.max_ms, ..poll::Limits::default() },
                 references: vec![MAIN.to_owned()],
+                proxied,
             });
         }
         sidecar.tend(Arc::clone(&self.clock));

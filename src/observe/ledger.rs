@@ -45,7 +45,8 @@ pub struct Row {
     pub dropped: u64,
     /// Records not absorbed yet; `None` for a door that holds nothing back.
     pub lag: Option<u64>,
-    /// Age of the oldest of them, in milliseconds.
+    /// Age of the oldest of them, in milliseconds; `None` also while all of them are
+    /// still with their broker, which does not tell how old they are.
     pub staleness_ms: Option<i64>,
     /// When it was last heard, in milliseconds since the epoch.
     pub heard_ms: Option<i64>,
@@ -172,7 +173,11 @@ impl Source {
             parked: get(&self.parked),
             dropped: get(&self.dropped),
             lag,
-            staleness_ms: lag.map(|_| oldest.map_or(0, |at| now_ms.saturating_sub(at).max(0))),
+            staleness_ms: match (lag, oldest) {
+                (None, _) => None,
+                (Some(0), _) => Some(0),
+                (Some(_), oldest) => oldest.map(|at| now_ms.saturating_sub(at).max(0)),
+            },
             heard_ms: Some(self.heard_ms.load(Ordering::Relaxed)).filter(|at| *at != i64::MIN),
             problem,
             examples,
@@ -218,6 +223,10 @@ mod tests {
         let row = ledger.rows(400).remove(0);
         assert_eq!((row.received, row.accepted, row.duplicate, row.parked), (3, 1, 2, 0));
         assert_eq!((row.lag, row.staleness_ms, row.heard_ms), (Some(7), Some(300), Some(5)));
+        topic.set_lag(7, None);
+        assert_eq!(topic.row(400).staleness_ms, None);
+        topic.set_lag(0, None);
+        assert_eq!(topic.row(400).staleness_ms, Some(0));
     }
 
     #[test]

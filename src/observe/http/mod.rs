@@ -122,11 +122,13 @@ async fn of_a_table(State(door): State<HttpDoor>, uri: Uri, headers: HeaderMap, 
         Ok(body) => body,
         Err(refused) => return *refused,
     };
-    let drafts = match path.kind {
-        Kind::Metrics => decode::report_at(&path.table, &body),
-        Kind::Notifications => decode::notification(&path.table, &body),
+    let read = |table| match path.kind {
+        Kind::Metrics => decode::report_at(table, &body),
+        Kind::Notifications => decode::notification(table, &body),
     };
-    match drafts {
+    let drafts: Result<Vec<Vec<Draft>>, decode::Error> = path.tables.iter().map(read).collect();
+    match drafts.map(|of_each| of_each.into_iter().flatten().collect::<Vec<_>>()) {
+        Ok(_) if path.tables.is_empty() => door.park(&source, "the address names no table: its names are not UTF-8".into()),
         Ok(drafts) => door.answer(&source, drafts, catalog_of(&uri).or(path.catalog).as_deref(), status),
         Err(error) => door.park(&source, error.to_string()),
     }

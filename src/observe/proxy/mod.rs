@@ -101,7 +101,8 @@ pub struct Limits {
     pub load: usize,
     /// Of reports, config answers and other small bodies.
     pub note: usize,
-    /// Of all requests together at one time.
+    /// Of all commits together that are not answered yet, and again of everything
+    /// else.
     pub room: usize,
 }
 
@@ -185,6 +186,7 @@ pub async fn start(options: &Options, ports: Ports) -> Result<Running, Error> {
         heal_ms,
         limits: options.limits,
         room: tap::Room::new(options.limits.room),
+        commits: tap::Room::new(options.limits.room),
         separator: Separator::default(),
         references: options.references.clone(),
         inbox: ports.inbox,
