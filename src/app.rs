@@ -16,6 +16,7 @@ use crate::lake::iceberg::catalog::rest::{self, RestCatalog};
 use crate::lake::iceberg::catalog::sql::{self, SqlCatalog};
 use crate::lake::iceberg::lake::Lake;
 use crate::lake::{self, Format};
+use crate::model::event::Door;
 use crate::model::ident::{MAIN, TableIdent};
 use crate::observe::kafka::{self, KafkaDoor};
 use crate::observe::poll::{self, Poller};
@@ -146,6 +147,7 @@ impl App {
                 return Err(error.into());
             }
         };
+        self.enter_doors(inbox.ledger(), &running);
         let heeded = Arc::new(proxy::Ledger::default());
         let proxies = match self.proxies(options.insecure, &inbox, &heeded).await {
             Ok(proxies) => proxies,
@@ -197,6 +199,18 @@ impl App {
         Ok(sidecar)
     }
 
+    /// Enters every door that is not entered where it is opened, so that one that
+    /// hears nothing shows too.
+    fn enter_doors(&self, ledger: &Ledger, running: &Running) {
+        ledger.source(Door::Grpc, "").set_state(format!("listens on {}", running.grpc_addr()));
+        if let Some(http) = running.http_addr() {
+            ledger.source(Door::Http, "/v1/commits").set_state(format!("listens on http://{http}"));
+        }
+        for catalog in self.settings.catalogs.keys() {
+            drop(ledger.source(Door::Poll, catalog));
+        }
+    }
+
     /// Starts the proxy of every catalog that has one; all or none.
     async fn proxies(&self, insecure: bool, inbox: &Inbox, heeded: &Arc<proxy::Ledger>) -> Result<Vec<proxy::Running>, proxy::Error> {
         let mut running: Vec<proxy::Running> = Vec::new();
@@ -213,7 +227,11 @@ impl App {
             let heeds = Arc::clone(heeded) as Arc<dyn Heeds>;
             let ports = proxy::Ports { inbox: inbox.clone(), heeds, clock: Arc::clone(&self.clock) };
             match proxy::start(&options, ports).await {
-                Ok(proxy) => running.push(proxy),
+                Ok(proxy) => {
+                    let state = format!("listens on {}, in front of {}", proxy.url(), proxy.upstream());
+                    inbox.ledger().source(Door::Proxy, name).set_state(state);
+                    running.push(proxy);
+                }
                 Err(error) => {
                     drain_all(running).await;
                     return Err(error);

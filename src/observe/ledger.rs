@@ -50,6 +50,8 @@ pub struct Row {
     pub staleness_ms: Option<i64>,
     /// When it was last heard, in milliseconds since the epoch.
     pub heard_ms: Option<i64>,
+    /// What it does, such as where it listens; may be empty.
+    pub state: String,
     /// What is wrong with it now.
     pub problem: Option<String>,
     /// The last records that were parked or dropped, newest first.
@@ -58,6 +60,7 @@ pub struct Row {
 
 #[derive(Default)]
 struct Detail {
+    state: String,
     problem: Option<String>,
     examples: VecDeque<Example>,
 }
@@ -149,6 +152,11 @@ impl Source {
         self.oldest_ms.store(oldest_ms.unwrap_or(i64::MAX), Ordering::Relaxed);
     }
 
+    /// What it does from now on.
+    pub fn set_state(&self, state: String) {
+        self.detail().state = state;
+    }
+
     /// What is wrong, or that nothing is any more.
     pub fn set_problem(&self, problem: Option<String>) {
         self.detail().problem = problem;
@@ -159,9 +167,9 @@ impl Source {
         let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let lag = u64::try_from(self.lag.load(Ordering::Relaxed)).ok();
         let oldest = Some(self.oldest_ms.load(Ordering::Relaxed)).filter(|at| *at != i64::MAX);
-        let (problem, examples) = {
+        let (state, problem, examples) = {
             let detail = self.detail();
-            (detail.problem.clone(), detail.examples.iter().cloned().collect())
+            (detail.state.clone(), detail.problem.clone(), detail.examples.iter().cloned().collect())
         };
         Row {
             door: self.door,
@@ -179,6 +187,7 @@ impl Source {
                 (Some(_), oldest) => oldest.map(|at| now_ms.saturating_sub(at).max(0)),
             },
             heard_ms: Some(self.heard_ms.load(Ordering::Relaxed)).filter(|at| *at != i64::MIN),
+            state,
             problem,
             examples,
         }

@@ -272,6 +272,7 @@ pub fn conflicted(conflict: &Conflict) {
         Conflict::MetadataMoved => "metadata-moved",
         Conflict::DeletesChanged { .. } => "deletes-changed",
         Conflict::InputGone { .. } => "input-gone",
+        Conflict::ColumnsChanged { .. } => "columns-changed",
         Conflict::TableGone => "table-gone",
     };
     counter!(CONFLICTS, "kind" => kind).increment(1);

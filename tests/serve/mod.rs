@@ -82,7 +82,7 @@ impl Fake {
 
     fn find(&self, name: &TableName) -> Result<(), Error> {
         match name.table.as_str() {
-            "t" => Ok(()),
+            "t" | "other" => Ok(()),
             "v3" => Err(Refused::new(Refusal::FormatVersion, "format version 3").into()),
             "down" => Err(Error::Unavailable("catalog lake: connection refused".into())),
             _ => Err(Error::NotFound(format!("no table `{name}`"))),
@@ -150,7 +150,7 @@ impl Backend for Fake {
     async fn why(&self, name: &TableName, filter: Option<&str>) -> Result<Vec<Explained>, Error> {
         self.find(name)?;
         let all = (0..3).map(explained);
-        Ok(all.filter(|e| filter.is_none_or(|f| backend::names(f, &e.decision.scope, &e.label))).collect())
+        Ok(all.filter(|e| filter.is_none_or(|f| backend::names(f, &e.decision.scope, None))).collect())
     }
 
     fn watch(&self) -> broadcast::Receiver<Arc<Explained>> {

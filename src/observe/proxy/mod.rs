@@ -130,7 +130,7 @@ pub enum Error {
     #[error("{0} can be reached from other machines and TLS is not configured; configure it, listen on 127.0.0.1, or pass --insecure")]
     Open(SocketAddr),
     /// The address cannot be listened on.
-    #[error("{addr}: {source}; is another afterwrite running? set another `listen`")]
+    #[error("{addr}: {source}; is another afterwrite running? set another catalog.NAME.proxy.listen")]
     Bind {
         /// The address.
         addr: SocketAddr,
