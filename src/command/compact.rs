@@ -1,6 +1,10 @@
-//! `plan` and `compact`: a table's partitions, one after the other, at request.
+//! `plan` and `compact`: a table's partitions at request, as many at a time as the
+//! budget lets jobs run.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::stream::{self, StreamExt};
 
 use crate::act::job::seconds;
 use crate::act::{Act, JobResult, Progress as Done, Role, Verdict, Watcher};
@@ -92,8 +96,8 @@ pub async fn run(app: &App, args: &Compact, json: bool) -> Result<Exit, Failure>
     };
     let (mut rows, mut exit) = (Vec::new(), Exit::Done);
     let total = scopes.iter().map(|s| if let Found::Plans(p) = &s.found { p.iter().map(Plan::input_bytes).sum() } else { 0 }).sum();
-    let progress = Progress::bytes(&format!("compacting {}", args.branch.table), total);
-    let mut done = 0;
+    let meter = Meter { progress: Progress::bytes(&format!("compacting {}", args.branch.table), total), done: Arc::default() };
+    let mut work = Vec::new();
     for scoped in scopes {
         let blank = CompactRow {
             table: table.view().name.to_string(),
@@ -101,30 +105,16 @@ pub async fn run(app: &App, args: &Compact, json: bool) -> Result<Exit, Failure>
             spec_id: scoped.scope.spec_id,
             ..CompactRow::default()
         };
-        match scoped.found {
-            Found::Nothing => rows.push(CompactRow { result: "left".into(), decision: "nothing-to-gain".into(), ..blank }),
-            Found::Refused(refused) => {
-                exit = exit.max(Exit::Refused);
-                rows.push(refused_row(blank, &refused));
-            }
-            Found::Failed(error) => {
-                exit = exit.max(exit_of(&error));
-                rows.push(CompactRow { result: "failed".into(), decision: "error".into(), detail: told(&error), ..blank });
-            }
-            Found::Plans(plans) => {
-                for plan in plans {
-                    let (row, code) = match &act {
-                        Some(act) => carry_out(act, &plan, blank.clone(), &progress, done).await,
-                        None => (planned(&plan, blank.clone()), Exit::Done),
-                    };
-                    done += plan.input_bytes();
-                    progress.at(done);
-                    exit = exit.max(code);
-                    rows.push(row);
-                }
-            }
-        }
+        work.extend(steps(scoped, &blank).into_iter().map(|step| step.take(act.as_deref(), &meter)));
     }
+    // a job that commits does not keep the next one from being rewritten
+    let mut done = stream::iter(work).buffered(app.settings.budget.concurrent_jobs.max(1));
+    while let Some((row, code)) = done.next().await {
+        exit = exit.max(code);
+        rows.push(row);
+    }
+    drop(done);
+    let progress = meter.progress;
     progress.end();
     if let Some(act) = act {
         act.leave().await?;
@@ -196,10 +186,55 @@ fn found(order: &Order<'_>, files: &crate::model::plan::ScopeFiles) -> Found {
     }
 }
 
-async fn carry_out(act: &Act, plan: &Plan, blank: CompactRow, progress: &Progress, before: u64) -> (CompactRow, Exit) {
-    let bar = progress.clone();
-    let watcher: Watcher = Arc::new(move |done: Done| bar.at(before.saturating_add(done.bytes)));
+/// What is to be done for one row of the answer.
+enum Step {
+    Row(CompactRow, Exit),
+    Job(Plan, CompactRow),
+}
+
+fn steps(scoped: Scoped, blank: &CompactRow) -> Vec<Step> {
+    let blank = blank.clone();
+    match scoped.found {
+        Found::Nothing => {
+            vec![Step::Row(CompactRow { result: "left".into(), decision: "nothing-to-gain".into(), ..blank }, Exit::Done)]
+        }
+        Found::Refused(refused) => vec![Step::Row(refused_row(blank, &refused), Exit::Refused)],
+        Found::Failed(error) => {
+            let code = exit_of(&error);
+            vec![Step::Row(CompactRow { result: "failed".into(), decision: "error".into(), detail: told(&error), ..blank }, code)]
+        }
+        Found::Plans(plans) => plans.into_iter().map(|plan| Step::Job(plan, blank.clone())).collect(),
+    }
+}
+
+impl Step {
+    async fn take(self, act: Option<&Act>, meter: &Meter) -> (CompactRow, Exit) {
+        match (self, act) {
+            (Self::Row(row, code), _) => (row, code),
+            (Self::Job(plan, blank), Some(act)) => carry_out(act, &plan, blank, meter).await,
+            (Self::Job(plan, blank), None) => (planned(&plan, blank), Exit::Done),
+        }
+    }
+}
+
+/// The progress of jobs that run side by side.
+struct Meter {
+    progress: Progress,
+    done: Arc<AtomicU64>,
+}
+
+async fn carry_out(act: &Act, plan: &Plan, blank: CompactRow, meter: &Meter) -> (CompactRow, Exit) {
+    let (bar, all, own) = (meter.progress.clone(), Arc::clone(&meter.done), Arc::new(AtomicU64::new(0)));
+    let tell = move |bytes: u64| {
+        let more = bytes.saturating_sub(own.fetch_max(bytes, Ordering::Relaxed));
+        bar.at(all.fetch_add(more, Ordering::Relaxed).saturating_add(more));
+    };
+    let watcher: Watcher = Arc::new({
+        let tell = tell.clone();
+        move |done: Done| tell(done.bytes)
+    });
     let result = act.run(plan, Some(watcher)).await;
+    tell(plan.input_bytes());
     (row(plan, &result, blank), exit(&result.verdict))
 }
 

@@ -13,9 +13,11 @@ mod bounds;
 mod chunks;
 mod counts;
 mod described;
+mod keys;
 mod pages;
 mod readback;
 mod reread;
+mod second;
 mod stated;
 
 use std::collections::{BTreeSet, HashMap};
@@ -24,11 +26,12 @@ use std::sync::Arc;
 use arrow_schema::{Schema, SchemaRef};
 use iceberg::spec::DataFile;
 
+use self::second::Second;
 use super::hash::row_hash;
 use super::read::live::Deletes;
 use super::read::{ColumnHash, ReadSummary};
 use super::read::file::Store;
-use super::read::manifests::{self, Entries, Kind};
+use super::read::manifests::{self, Entries};
 use super::read::scan::Limits;
 use super::read::schema::arrow_schema;
 use super::rewrite::Detail;
@@ -44,6 +47,7 @@ use crate::model::refusal::Refusal;
 /// * rows: those of the inputs' manifests were read, and they less the deleted
 ///   ones are those read back; nothing is deleted without deletes, and no more
 ///   by position deletes than they name;
+/// * which rows are deleted, found by a second reading of the deletes;
 /// * NULLs of each column against the inputs' manifests, or footers: equal without
 ///   deletes, else fewer by at most the deleted rows;
 /// * values: ordered hashes of every column, pages and their values in order, or
@@ -83,6 +87,12 @@ impl Proving<'_> {
     /// reader took.
     async fn by_values(&self, read: &ReadSummary) -> Result<Proof> {
         let back = readback::read(&self.store, self.outputs, &self.schema, None, self.limits(1)).await?;
+        if let Some(second) = Second::load(self.table, &self.store, self.plan, &self.schema).await? {
+            let deleted = second.count(&self.store).await?;
+            if deleted.is_some_and(|deleted| deleted != read.rows_deleted) {
+                return Err(failed("", format_args!("{} rows were left out, the deletes name {deleted:?}", read.rows_deleted)));
+            }
+        }
         self.same_values(read, &back, &self.entries().await?).await
     }
 
@@ -91,8 +101,8 @@ impl Proving<'_> {
     async fn by_pages(&self) -> Result<Proof> {
         let entries = self.entries().await?;
         let deletes = reread::deletes(self.table, self.plan, &self.store).await?;
-        let (plan, outputs, applied) = (self.plan, self.outputs, !self.plan.deletes.is_empty());
-        let deleting = applied.then_some(&deletes);
+        let second = Second::load(self.table, &self.store, self.plan, &self.schema).await?;
+        let (plan, outputs, deleting) = (self.plan, self.outputs, second.as_ref().map(|second| (&deletes, second)));
         let pages = pages::Pages { store: &self.store, plan, outputs, schema: &self.schema, entries: &entries, deletes: deleting };
         let Some(mut same) = pages.compare().await? else {
             let all: BTreeSet<usize> = (0..self.schema.fields().len()).collect();
@@ -168,9 +178,7 @@ impl Proving<'_> {
 
     /// The inputs' manifest entries.
     async fn entries(&self) -> Result<Entries> {
-        let paths: BTreeSet<&str> = self.plan.inputs.iter().map(|f| &*f.path).collect();
-        let kind = Kind::Data { spec_id: self.plan.scope.spec_id };
-        manifests::find(self.table, &self.store, self.plan.snapshot_id, kind, &paths).await
+        manifests::inputs(self.table, &self.store, self.plan).await
     }
 
     async fn counts(&self, entries: &Entries, nulls: &HashMap<i32, u64>) -> Result<usize> {

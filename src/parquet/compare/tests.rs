@@ -29,13 +29,15 @@ struct File {
 
 impl File {
     fn new(bytes: Vec<u8>) -> Self {
+        Self::read(bytes).unwrap()
+    }
+
+    fn read(bytes: Vec<u8>) -> Option<Self> {
         let bytes = Bytes::from(bytes);
-        let footer = ParquetMetaDataReader::new()
+        let reader = ParquetMetaDataReader::new()
             .with_page_index_policy(PageIndexPolicy::Optional)
-            .with_metadata_options(Some(ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false)))
-            .parse_and_finish(&bytes)
-            .unwrap();
-        Self { bytes, footer: Arc::new(footer) }
+            .with_metadata_options(Some(ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false)));
+        Some(Self { footer: Arc::new(reader.parse_and_finish(&bytes).ok()?), bytes })
     }
 
     fn written(batch: &RecordBatch, properties: WriterProperties) -> Self {
@@ -295,4 +297,134 @@ proptest! {
             prop_assert!(compare(std::slice::from_ref(&chunk), &[files[0].0.chunk(column, &[])], &ASKED).is_err());
         }
     }
+}
+
+/// Plain numbers in pages of four, none compressed.
+fn numbers(values: std::ops::Range<i64>) -> File {
+    let batch = RecordBatch::try_from_iter_with_nullable([("n", Arc::new(Int64Array::from_iter_values(values)) as ArrayRef, false)]).unwrap();
+    let properties = WriterProperties::builder().set_dictionary_enabled(false).set_data_page_row_count_limit(4).set_write_batch_size(4);
+    File::written(&batch, properties.set_compression(Compression::UNCOMPRESSED).build())
+}
+
+#[test]
+fn a_page_dropped_doubled_or_moved_is_seen() {
+    let file = numbers(0..16);
+    let whole = file.chunk(0, &[]);
+    let found = compare(std::slice::from_ref(&whole), std::slice::from_ref(&whole), &ASKED).unwrap();
+    assert_eq!((found[0].values, found[0].copied, found[0].opened), (16, 4, 0));
+    let pages = walk::walk(&whole, 1 << 20).unwrap().data;
+    let order = |order: &[usize]| {
+        let bytes: Vec<u8> = order.iter().flat_map(|page| pages[*page].whole(&whole.bytes)).copied().collect();
+        compare(std::slice::from_ref(&whole), &[Chunk { bytes: bytes.into(), ..whole.clone() }], &ASKED)
+    };
+    assert!(order(&[0, 1, 2, 3]).is_ok());
+    for wrong in [&[0, 1, 2][..], &[0, 1, 1, 3], &[1, 0, 2, 3], &[0, 1, 2, 3, 3], &[0, 0, 1, 2, 3], &[3, 2, 1, 0], &[0]] {
+        let failure = order(wrong).unwrap_err();
+        assert!(matches!((failure.which, &failure.trouble), (Which::Right, Trouble::Wrong(_))), "{wrong:?}: {failure:?}");
+    }
+}
+
+#[test]
+fn pages_that_stand_elsewhere_are_opened_and_still_found_equal() {
+    let (left, right) = ([numbers(0..6), numbers(6..16)], numbers(0..16));
+    let left: Vec<Chunk> = left.iter().map(|file| file.chunk(0, &[])).collect();
+    let found = compare(&left, &[right.chunk(0, &[])], &ASKED).unwrap();
+    // the first page is the same on both sides, the others begin elsewhere but for none
+    assert_eq!((found[0].copied, found[0].opened), (1, 3));
+    assert_eq!(found[0].ends, Ends::Within(0i64.to_le_bytes().to_vec(), 15i64.to_le_bytes().to_vec()));
+    let failure = compare(&left, &[numbers(0..15).chunk(0, &[])], &ASKED).unwrap_err();
+    assert_eq!(failure.trouble, Trouble::Wrong("fewer values than there should be".into()));
+    let failure = compare(&left, &[numbers(0..17).chunk(0, &[])], &ASKED).unwrap_err();
+    assert_eq!(failure.trouble, Trouble::Wrong("more values than there should be".into()));
+}
+
+fn made(kind: crate::parquet::header::Kind, uncompressed: usize, body: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    crate::parquet::header::Header { kind, uncompressed, compressed: body.len(), crc: None }.write(&mut bytes).unwrap();
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+#[test]
+fn a_page_that_claims_two_gigabytes_is_refused_before_memory_is_taken() {
+    use crate::parquet::header::{Data, Kind};
+    let file = numbers(0..16);
+    let data = Kind::Data(Data { values: 16, encoding: Encoding::PLAIN, definition: Encoding::RLE, repetition: Encoding::RLE });
+    let bytes = made(data, i32::MAX as usize, b"little");
+    let hostile = Chunk { bytes: bytes.into(), ..file.chunk(0, &[]) };
+    let failure = compare(&[hostile.clone()], &[file.chunk(0, &[])], &ASKED).unwrap_err();
+    assert_eq!(failure.trouble, Trouble::TooLarge("a page claims 2147483647 bytes, 4194304 are allowed".into()));
+    assert_eq!(failure.which, Which::Left);
+    assert_eq!(compare(&[file.chunk(0, &[])], &[hostile], &ASKED).unwrap_err().which, Which::Right);
+}
+
+#[test]
+fn a_dictionary_that_claims_a_billion_values_is_wrong() {
+    use crate::parquet::header::{Data, Kind};
+    let file = numbers(0..16);
+    let data = Kind::Data(Data { values: 16, encoding: Encoding::RLE_DICTIONARY, definition: Encoding::RLE, repetition: Encoding::RLE });
+    let mut bytes = made(Kind::Dictionary { values: 1 << 30, encoding: Encoding::PLAIN }, 16, &[1; 16]);
+    bytes.extend(made(data, 3, &[1, 32, 0]));
+    let hostile = Chunk { bytes: bytes.into(), ..file.chunk(0, &[]) };
+    let failure = compare(&[hostile], &[file.chunk(0, &[])], &ASKED).unwrap_err();
+    assert_eq!((failure.which, failure.trouble), (Which::Left, Trouble::Wrong("a dictionary page holds fewer values than it states".into())));
+}
+
+#[test]
+fn runs_of_billions_of_nulls_take_no_memory_and_no_time() {
+    use crate::parquet::header::{Data, Kind};
+    let batch = rows(4, 1, 3, 1);
+    let file = File::written(&batch, WriterProperties::builder().set_compression(Compression::UNCOMPRESSED).build());
+    let meta = file.footer.row_group(0).column(1).clone().into_builder().set_num_values(i64::from(i32::MAX)).clear_statistics().build().unwrap();
+    let group = file.footer.row_group(0).clone().into_builder();
+    let columns = file.footer.row_group(0).columns().iter().enumerate().map(|(i, c)| if i == 1 { meta.clone() } else { c.clone() });
+    let group = group.set_column_metadata(columns.collect()).set_num_rows(i64::from(i32::MAX)).build().unwrap();
+    let footer = Arc::new(ParquetMetaData::new(file.footer.file_metadata().clone(), vec![group]));
+    let data = Data { values: i32::MAX as u32, encoding: Encoding::PLAIN, definition: Encoding::RLE, repetition: Encoding::RLE };
+    // a run of 2^31 - 1 levels of 0, in one run and in two
+    let level = |head: &[u8]| [&(head.len() as u32 + 1).to_le_bytes()[..], head, &[0]].concat();
+    let one = level(&[0xfe, 0xff, 0xff, 0xff, 0x0f]);
+    let page = |body: &[u8]| Chunk { footer: Arc::clone(&footer), group: 0, column: 1, bytes: made(Kind::Data(data), body.len(), body).into(), dead: Arc::default() };
+    let two = [&(9u32).to_le_bytes()[..], &[0xfe, 0xff, 0xff, 0x0f, 0], &[0x80, 0x80, 0x80, 0x80, 0x10], &[0]].concat();
+    let failure = compare(&[page(&one)], &[page(&two)], &ASKED).unwrap_err();
+    // equal levels: what is wrong is the place that the footer states
+    assert!(matches!(&failure.trouble, Trouble::Wrong(why) if !why.contains("levels")), "{failure:?}");
+}
+
+#[test]
+fn indexes_and_statistics_that_do_not_hold_are_seen() {
+    let (left, right) = (numbers(0..16), numbers(0..16));
+    let told = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = right.bytes.to_vec();
+        change(&mut bytes);
+        let right = File::new(bytes);
+        compare(&[left.chunk(0, &[])], &[right.chunk(0, &[])], &ASKED)
+    };
+    assert!(told(&|_| {}).is_ok());
+    // every number of the indexes and of the footer, as it is written
+    let (start, end) = (right.pages(), right.bytes.len() - 8);
+    let (mut seen, mut passed) = (0, 0);
+    for at in start..end {
+        let mut bytes = right.bytes.to_vec();
+        bytes[at] ^= 2;
+        let Some(changed) = File::read(bytes) else { continue };
+        if changed.footer.num_row_groups() == 0 || changed.footer.row_group(0).num_columns() == 0 {
+            continue;
+        }
+        let stated = |file: &File| {
+            let chunk = file.chunk(0, &[]);
+            let offsets = chunk.offset_index().map(|index| index.page_locations().clone());
+            (chunk.column_index().cloned(), offsets, index::bounds(chunk.meta().unwrap().statistics()))
+        };
+        if changed.footer.row_group(0).column(0).byte_range() != right.footer.row_group(0).column(0).byte_range() {
+            continue;
+        }
+        let found = compare(&[left.chunk(0, &[])], &[changed.chunk(0, &[])], &ASKED);
+        if stated(&changed) != stated(&right) {
+            seen += usize::from(found.is_err());
+            passed += usize::from(found.is_ok());
+        }
+    }
+    // what passes are bounds made wider, and indexes taken away
+    assert!(seen > 20 && passed < seen, "{seen} {passed}");
 }

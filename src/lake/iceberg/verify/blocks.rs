@@ -10,6 +10,7 @@ use iceberg::spec::DataFile;
 use parquet::file::metadata::RowGroupMetaData;
 
 use super::readback;
+use super::second::Second;
 use super::{failed, unproven};
 use crate::lake::iceberg::read::file::{ParquetFile, Store};
 use crate::lake::iceberg::read::live::{Deletes, Struck};
@@ -113,11 +114,14 @@ fn rows(groups: &[Group]) -> u64 {
     groups.iter().map(|group| group.rows).fold(0, u64::saturating_add)
 }
 
+/// Deletes that apply to the inputs, read twice.
+pub type Applied<'a> = Option<(&'a Deletes<'a>, &'a Second<'a>)>;
+
 /// Walks both sides in step.
 pub struct Blocks<'a> {
     left: Walk<'a>,
     right: Walk<'a>,
-    deletes: Option<&'a Deletes<'a>>,
+    deletes: Applied<'a>,
     /// Rows of the inputs, and those of them that do not count.
     pub struck: Struck,
 }
@@ -131,7 +135,7 @@ struct Walk<'a> {
 
 impl<'a> Blocks<'a> {
     /// Those of a plan's inputs and its outputs.
-    pub fn new(store: &'a Store, plan: &'a Plan, deletes: Option<&'a Deletes<'a>>, outputs: Vec<ParquetFile>) -> Self {
+    pub fn new(store: &'a Store, plan: &'a Plan, deletes: Applied<'a>, outputs: Vec<ParquetFile>) -> Self {
         let inputs = stream::iter(plan.inputs.iter().map(move |input| open(store, input))).buffered(AT_ONCE).boxed();
         let outputs = stream::iter(outputs.into_iter().map(Ok)).boxed();
         let walk = |files| Walk { files, current: None, opened: 0 };
@@ -176,13 +180,16 @@ impl<'a> Blocks<'a> {
         while let Some((mut group, first)) = self.left.next().await? {
             self.struck.rows = self.struck.rows.saturating_add(group.rows);
             let live = match self.deletes {
-                Some(deletes) => deletes.live(group.place, &group.file, group.group, first, &mut self.struck).await?,
+                Some((deletes, _)) => deletes.live(group.place, &group.file, group.group, first, &mut self.struck).await?,
                 None => None,
             };
             if let Some(live) = live {
                 let rows = 0..u32::try_from(live.len()).map_err(|e| Error::damaged(&group.file.path, e))?;
                 group.dead = rows.zip(live.iter()).filter(|(_, lives)| !lives).map(|(row, _)| row).collect();
                 group.rows = group.rows.saturating_sub(group.dead.len() as u64);
+            }
+            if let Some((_, second)) = self.deletes {
+                second.check(group.place, &group.file, group.group, first, &group.dead).await?;
             }
             if group.rows > 0 {
                 return Ok(Some(group));

@@ -11,11 +11,11 @@ use iceberg::spec::DataFile;
 use parquet::schema::types::SchemaDescriptor;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-use super::blocks::{self, Block, Blocks, Group};
+use super::blocks::{self, Applied, Block, Blocks, Group};
 use super::stated::{self, Leaf};
 use super::{failed, unproven};
 use crate::lake::iceberg::read::file::{ParquetFile, Store};
-use crate::lake::iceberg::read::live::{Deletes, Struck};
+use crate::lake::iceberg::read::live::Struck;
 use crate::lake::iceberg::read::manifests::Entries;
 use crate::lake::iceberg::spread::cores;
 use crate::lake::{Error, Result};
@@ -51,7 +51,7 @@ pub struct Pages<'a> {
     /// The inputs' manifest entries.
     pub entries: &'a Entries,
     /// Deletes that apply to the inputs, if any.
-    pub deletes: Option<&'a Deletes<'a>>,
+    pub deletes: Applied<'a>,
 }
 
 impl Pages<'_> {
