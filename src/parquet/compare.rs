@@ -267,6 +267,7 @@ impl Comparing<'_> {
         let mut look = Look::begin(wants_ends && told.ends == Ends::Unknown || self.asked.nans, dictionary.as_deref());
         values::read(&mut open, &self.left.column, dictionary.as_deref(), &mut look).map_err(left)?;
         let seen = look.end(self.left.column.order, dictionary.as_deref());
+        self.left.keep(open);
         let ends = if told.ends == Ends::Unknown { seen.ends } else { told.ends };
         Ok(Seen { ends, copied: true, ..seen })
     }
@@ -350,8 +351,8 @@ impl Comparing<'_> {
             self.right.check_counts(&seen).map_err(right)?;
             self.seen.push(seen);
         }
-        self.left.open = Some(ours).filter(|open| open.left > 0);
-        self.right.open = Some(theirs).filter(|open| open.left > 0);
+        self.left.keep(ours);
+        self.right.keep(theirs);
         Ok(())
     }
 }

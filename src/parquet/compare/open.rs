@@ -139,9 +139,16 @@ impl Levels {
 }
 
 impl Open {
-    /// Decompresses a page. `body` are its bytes in the file.
-    pub fn new(page: &Page, body: &[u8], codec: Compression, column: &Column, inflater: &mut Inflater) -> Result<Self, Trouble> {
-        let mut bytes = Vec::new();
+    /// Decompresses a page. `body` are its bytes in the file; `bytes` is used again.
+    pub fn new(
+        page: &Page,
+        body: &[u8],
+        codec: Compression,
+        column: &Column,
+        inflater: &mut Inflater,
+        mut bytes: Vec<u8>,
+    ) -> Result<Self, Trouble> {
+        bytes.clear();
         let (repetition, definition, encoding) = match page.header.kind {
             Kind::Data(data) => {
                 inflater.inflate(codec, body, page.header.uncompressed, &mut bytes)?;

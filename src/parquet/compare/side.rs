@@ -30,6 +30,8 @@ pub struct Side<'a> {
     /// How its pages are read.
     pub column: Column,
     inflater: Inflater,
+    /// Room for the next page.
+    spare: Vec<u8>,
     most: usize,
 }
 
@@ -48,6 +50,7 @@ impl<'a> Side<'a> {
             open: None,
             column,
             inflater: Inflater::default(),
+            spare: Vec::new(),
             most,
         };
         side.enter()?;
@@ -150,7 +153,17 @@ impl<'a> Side<'a> {
         };
         let body = page.body(&chunk.bytes);
         body::check(&page.header, body)?;
-        Open::new(page, body, chunk.meta()?.compression(), &self.column, &mut self.inflater)
+        let spare = std::mem::take(&mut self.spare);
+        Open::new(page, body, chunk.meta()?.compression(), &self.column, &mut self.inflater, spare)
+    }
+
+    /// Keeps a page that is not done; the room of another is used again.
+    pub fn keep(&mut self, open: Open) {
+        if open.left > 0 {
+            self.open = Some(open);
+        } else {
+            self.spare = open.bytes;
+        }
     }
 
     /// Opens the next page, without the rows that do not count.
@@ -166,7 +179,7 @@ impl<'a> Side<'a> {
             self.row = if self.column.is_flat() { self.row } else { self.row.saturating_add(rows) };
         }
         self.pass();
-        self.open = Some(open).filter(|open| open.left > 0);
+        self.keep(open);
         Ok(())
     }
 

@@ -90,7 +90,15 @@ impl Stream {
                 }
                 State::Packed { start, bit, left } => {
                     let times = wanted.min(usize::try_from(*left).unwrap_or(usize::MAX));
-                    for place in rest.iter_mut().take(times) {
+                    let mut places = rest.get_mut(..times).unwrap_or_default();
+                    while let Some((eight, behind)) = places.split_first_chunk_mut::<8>() {
+                        if *bit % 8 != 0 || !unpack_eight(page, *start, *bit, self.width, eight) {
+                            break;
+                        }
+                        *bit += u64::from(self.width) * 8;
+                        places = behind;
+                    }
+                    for place in places {
                         *place = unpack(page, *start, *bit, self.width)?;
                         *bit += u64::from(self.width);
                     }
@@ -140,6 +148,26 @@ impl Stream {
         let bytes = if end <= self.bytes.end { page.get(self.bytes.start..end) } else { None };
         self.bytes.start = end;
         bytes.ok_or_else(|| Trouble::wrong("levels or ids of a page end too early"))
+    }
+}
+
+/// Eight numbers of at most 16 bits that begin at a byte; `false` when they are
+/// wider, or too near to the page's end to be read at once.
+fn unpack_eight(page: &[u8], start: usize, bit: u64, width: u32, out: &mut [u32; 8]) -> bool {
+    let word = |bit: u64| {
+        let first = start.saturating_add((bit / 8) as usize);
+        page.get(first..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes) >> (bit % 8))
+    };
+    let mask = (1u64 << width.min(16)) - 1;
+    match (width, word(bit), word(bit + 4 * u64::from(width))) {
+        (1..=16, Some(low), Some(high)) => {
+            for (place, number) in out.iter_mut().enumerate() {
+                let half = if place < 4 { low } else { high };
+                *number = (half >> (place as u32 % 4 * width) & mask) as u32;
+            }
+            true
+        }
+        _ => false,
     }
 }
 
