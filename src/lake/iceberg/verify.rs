@@ -28,12 +28,12 @@ use iceberg::spec::DataFile;
 
 use self::second::Second;
 use super::hash::row_hash;
-use super::read::live::Deletes;
-use super::read::{ColumnHash, ReadSummary};
 use super::read::file::Store;
+use super::read::live::Deletes;
 use super::read::manifests::{self, Entries};
 use super::read::scan::Limits;
 use super::read::schema::arrow_schema;
+use super::read::{ColumnHash, ReadSummary};
 use super::rewrite::Detail;
 use super::table::IcebergTable;
 use crate::lake::{Error, Proof, Result, Written};

@@ -103,9 +103,8 @@ fn big_endian(a: &[u8], b: &[u8]) -> Ordering {
         (false, true) => Ordering::Greater,
         _ => {
             let length = a.len().max(b.len());
-            let wide = |value: &[u8]| -> Vec<u8> {
-                std::iter::repeat_n(fill(value), length - value.len()).chain(value.iter().copied()).collect()
-            };
+            let wide =
+                |value: &[u8]| -> Vec<u8> { std::iter::repeat_n(fill(value), length - value.len()).chain(value.iter().copied()).collect() };
             wide(a).cmp(&wide(b))
         }
     }
@@ -166,7 +165,8 @@ impl Ends {
         macro_rules! fold {
             ($kind:ty) => {{
                 let numbers = values.filter_map(|value| value.try_into().ok().map(<$kind>::from_le_bytes));
-                let found = numbers.fold(None, |ends: Option<($kind, $kind)>, n| ends.map_or(Some((n, n)), |(l, h)| Some((l.min(n), h.max(n)))));
+                let found =
+                    numbers.fold(None, |ends: Option<($kind, $kind)>, n| ends.map_or(Some((n, n)), |(l, h)| Some((l.min(n), h.max(n)))));
                 put(self, found.map(|(low, high)| (low.to_le_bytes().to_vec(), high.to_le_bytes().to_vec())));
                 0
             }};

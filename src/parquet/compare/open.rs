@@ -192,7 +192,11 @@ impl Open {
             (Form::Other(a), Form::Other(b)) => a == b,
             _ => false,
         };
-        encodings && untouched(self) && untouched(other) && (self.left, self.layout) == (other.left, other.layout) && self.bytes == other.bytes
+        encodings
+            && untouched(self)
+            && untouched(other)
+            && (self.left, self.layout) == (other.left, other.layout)
+            && self.bytes == other.bytes
     }
 
     /// The next levels: repetition, definition, and how often in a row.
@@ -395,7 +399,8 @@ impl Dictionary {
                 Some(at)
             }
         };
-        let end = end.filter(|end| *end <= bytes.len()).ok_or_else(|| Trouble::wrong("a dictionary page holds fewer values than it states"))?;
+        let end =
+            end.filter(|end| *end <= bytes.len()).ok_or_else(|| Trouble::wrong("a dictionary page holds fewer values than it states"))?;
         bytes.truncate(end);
         Ok(Self { bytes, width: column.width, ends, count })
     }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use parquet::file::statistics::Statistics;
 
+use super::Trouble;
 use super::ends::Ends;
 use super::index::{self, Seen};
 use super::open::{Column, Dictionary, Open};
 use super::walk::{Chunk, Page, Walked, walk};
-use super::Trouble;
 use crate::parquet::body;
 use crate::parquet::codec::{self, Inflater};
 use crate::parquet::header::Kind;
@@ -241,9 +241,7 @@ impl<'a> Side<'a> {
         // Both hold: an index may be cut shorter than statistics, or hold a page closer.
         let holds = |(low, high): &(Vec<u8>, Vec<u8>)| order.compare(low, high).is_some_and(std::cmp::Ordering::is_le);
         match (of_page.filter(holds), of_chunk.filter(holds)) {
-            (Some((low, high)), Some((least, most))) => {
-                Ends::Within(order.tighter(low, least, false), order.tighter(high, most, true))
-            }
+            (Some((low, high)), Some((least, most))) => Ends::Within(order.tighter(low, least, false), order.tighter(high, most, true)),
             (Some((low, high)), None) | (None, Some((low, high))) => Ends::Within(low, high),
             (None, None) => Ends::Unknown,
         }

@@ -90,15 +90,16 @@ impl Stream {
                 }
                 State::Packed { start, bit, left } => {
                     let times = wanted.min(usize::try_from(*left).unwrap_or(usize::MAX));
-                    let mut places = rest.get_mut(..times).unwrap_or_default();
-                    while let Some((eight, behind)) = places.split_first_chunk_mut::<8>() {
+                    let places = rest.get_mut(..times).unwrap_or_default();
+                    let mut read = 0;
+                    for eight in places.chunks_exact_mut(8).filter_map(|eight| eight.first_chunk_mut()) {
                         if *bit % 8 != 0 || !unpack_eight(page, *start, *bit, self.width, eight) {
                             break;
                         }
                         *bit += u64::from(self.width) * 8;
-                        places = behind;
+                        read += 8;
                     }
-                    for place in places {
+                    for place in places.iter_mut().skip(read) {
                         *place = unpack(page, *start, *bit, self.width)?;
                         *bit += u64::from(self.width);
                     }

@@ -171,7 +171,8 @@ impl Style {
 fn style() -> impl Strategy<Value = Style> {
     let shape = (1usize..160, any::<u64>(), prop_oneof![1u64..6, 50u64..1000], 1u64..9);
     let codec = prop::sample::select(vec![Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::ZSTD(ZstdLevel::default())]);
-    let told = prop::sample::select(vec![EnabledStatistics::Page, EnabledStatistics::Page, EnabledStatistics::Chunk, EnabledStatistics::None]);
+    let told =
+        prop::sample::select(vec![EnabledStatistics::Page, EnabledStatistics::Page, EnabledStatistics::Chunk, EnabledStatistics::None]);
     let pages = (any::<bool>(), 1usize..60, any::<bool>(), codec, told, prop::bool::weighted(0.2));
     let dead = prop_oneof![Just(Vec::new()), prop::collection::vec(0u32..160, 0..20)];
     (shape, pages, dead).prop_map(|((rows, seed, distinct, nulls), (dictionary, page, second, codec, statistics, delta), mut dead)| {
@@ -301,7 +302,8 @@ proptest! {
 
 /// Plain numbers in pages of four, none compressed.
 fn numbers(values: std::ops::Range<i64>) -> File {
-    let batch = RecordBatch::try_from_iter_with_nullable([("n", Arc::new(Int64Array::from_iter_values(values)) as ArrayRef, false)]).unwrap();
+    let batch =
+        RecordBatch::try_from_iter_with_nullable([("n", Arc::new(Int64Array::from_iter_values(values)) as ArrayRef, false)]).unwrap();
     let properties = WriterProperties::builder().set_dictionary_enabled(false).set_data_page_row_count_limit(4).set_write_batch_size(4);
     File::written(&batch, properties.set_compression(Compression::UNCOMPRESSED).build())
 }
@@ -367,7 +369,10 @@ fn a_dictionary_that_claims_a_billion_values_is_wrong() {
     bytes.extend(made(data, 3, &[1, 32, 0]));
     let hostile = Chunk { bytes: bytes.into(), ..file.chunk(0, &[]) };
     let failure = compare(&[hostile], &[file.chunk(0, &[])], &ASKED).unwrap_err();
-    assert_eq!((failure.which, failure.trouble), (Which::Left, Trouble::Wrong("a dictionary page holds fewer values than it states".into())));
+    assert_eq!(
+        (failure.which, failure.trouble),
+        (Which::Left, Trouble::Wrong("a dictionary page holds fewer values than it states".into()))
+    );
 }
 
 #[test]
@@ -375,7 +380,8 @@ fn runs_of_billions_of_nulls_take_no_memory_and_no_time() {
     use crate::parquet::header::{Data, Kind};
     let batch = rows(4, 1, 3, 1);
     let file = File::written(&batch, WriterProperties::builder().set_compression(Compression::UNCOMPRESSED).build());
-    let meta = file.footer.row_group(0).column(1).clone().into_builder().set_num_values(i64::from(i32::MAX)).clear_statistics().build().unwrap();
+    let meta =
+        file.footer.row_group(0).column(1).clone().into_builder().set_num_values(i64::from(i32::MAX)).clear_statistics().build().unwrap();
     let group = file.footer.row_group(0).clone().into_builder();
     let columns = file.footer.row_group(0).columns().iter().enumerate().map(|(i, c)| if i == 1 { meta.clone() } else { c.clone() });
     let group = group.set_column_metadata(columns.collect()).set_num_rows(i64::from(i32::MAX)).build().unwrap();
@@ -384,7 +390,13 @@ fn runs_of_billions_of_nulls_take_no_memory_and_no_time() {
     // a run of 2^31 - 1 levels of 0, in one run and in two
     let level = |head: &[u8]| [&(head.len() as u32 + 1).to_le_bytes()[..], head, &[0]].concat();
     let one = level(&[0xfe, 0xff, 0xff, 0xff, 0x0f]);
-    let page = |body: &[u8]| Chunk { footer: Arc::clone(&footer), group: 0, column: 1, bytes: made(Kind::Data(data), body.len(), body).into(), dead: Arc::default() };
+    let page = |body: &[u8]| Chunk {
+        footer: Arc::clone(&footer),
+        group: 0,
+        column: 1,
+        bytes: made(Kind::Data(data), body.len(), body).into(),
+        dead: Arc::default(),
+    };
     let two = [&(9u32).to_le_bytes()[..], &[0xfe, 0xff, 0xff, 0x0f, 0], &[0x80, 0x80, 0x80, 0x80, 0x10], &[0]].concat();
     let failure = compare(&[page(&one)], &[page(&two)], &ASKED).unwrap_err();
     // equal levels: what is wrong is the place that the footer states

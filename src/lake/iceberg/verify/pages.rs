@@ -101,7 +101,8 @@ impl Pages<'_> {
 
     /// Fetches a block's inputs whole where they fit.
     async fn fetch(&self, block: &mut Block) -> Result<()> {
-        let bytes = |groups: &[Group]| groups.iter().map(|group| group.span()).map(|span| span.end - span.start).fold(0, u64::saturating_add);
+        let bytes =
+            |groups: &[Group]| groups.iter().map(|group| group.span()).map(|span| span.end - span.start).fold(0, u64::saturating_add);
         if bytes(&block.left) <= self.memory() / 8 {
             Group::fetch_all(&mut block.left).await?;
         }

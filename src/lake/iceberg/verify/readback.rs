@@ -24,7 +24,13 @@ use crate::lake::iceberg::read::schema::{children, field_id};
 ///
 /// Errs [`Error::Proof`](crate::lake::Error::Proof) when an output does not
 /// decode, has another schema than the table, or contradicts its description.
-pub async fn read(store: &Store, outputs: &[DataFile], schema: &SchemaRef, only: Option<&BTreeSet<usize>>, limits: Limits) -> Result<Vec<ColumnHash>> {
+pub async fn read(
+    store: &Store,
+    outputs: &[DataFile],
+    schema: &SchemaRef,
+    only: Option<&BTreeSet<usize>>,
+    limits: Limits,
+) -> Result<Vec<ColumnHash>> {
     let described = Arc::new(outputs.to_vec());
     let fields = schema.fields().iter().enumerate().filter(|(root, _)| only.is_none_or(|only| only.contains(root)));
     let consumers = fields.map(|(_, field)| Back::new(field, &described)).collect();

@@ -26,13 +26,7 @@ pub async fn deletes<'a>(table: &IcebergTable, plan: &'a Plan, store: &Store) ->
 /// counts and hashes.
 ///
 /// Errs as [`read::open`](crate::lake::iceberg::read::open) does.
-pub async fn read(
-    table: &IcebergTable,
-    plan: &Plan,
-    schema: &SchemaRef,
-    deletes: &Deletes<'_>,
-    limits: Limits,
-) -> Result<ReadSummary> {
+pub async fn read(table: &IcebergTable, plan: &Plan, schema: &SchemaRef, deletes: &Deletes<'_>, limits: Limits) -> Result<ReadSummary> {
     let store = Store::new(&table.loaded.io);
     let projector = Projector::new(table, plan, schema)?;
     let open = |(place, input)| open(&store, &projector, place, input);

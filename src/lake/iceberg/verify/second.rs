@@ -12,8 +12,8 @@ use iceberg::spec::DataFile;
 use parquet::arrow::async_reader::ParquetRecordBatchStream;
 use roaring::RoaringTreemap;
 
-use super::keys;
 use super::failed;
+use super::keys;
 use crate::lake::iceberg::read::file::{FileReader, ParquetFile, Store};
 use crate::lake::iceberg::read::manifests::{self, Kind};
 use crate::lake::iceberg::read::partition;

@@ -64,7 +64,10 @@ pub fn check(described: &DataFile, leaf: &Leaf, found: &Found, counted: bool) ->
     let path = described.file_path();
     let stated = (described.null_value_counts().get(&id), described.value_counts().get(&id));
     if stated.0.is_some_and(|n| *n != found.nulls) || stated.1.is_some_and(|v| *v != found.values) {
-        return Err(failed(path, format_args!("column {id} has {} NULLs of {} values, described as {stated:?}", found.nulls, found.values)));
+        return Err(failed(
+            path,
+            format_args!("column {id} has {} NULLs of {} values, described as {stated:?}", found.nulls, found.values),
+        ));
     }
     let nans = described.nan_value_counts().get(&id);
     if counted && nans.is_some_and(|n| *n != found.nans) {
