@@ -149,9 +149,12 @@ fn pages(chunk: &Chunk, seen: &[Seen], order: Order) -> Result<(), Trouble> {
         return Err(Trouble::wrong("a column index of another number of pages"));
     }
     let mut before: Option<(Vec<u8>, Vec<u8>)> = None;
+    // Below lists writers take a page with as many NULLs as rows for one of NULLs only.
+    let flat = chunk.meta()?.column_descr().max_rep_level() == 0;
     for (place, page) in seen.iter().enumerate() {
         let nulls = index.null_count(place).map(u64::try_from);
-        if nulls.is_some_and(|nulls| nulls.ok() != page.nulls) || index.is_null_page(place) != (page.nulls == Some(page.values)) {
+        let only_nulls = page.nulls == Some(page.values);
+        if nulls.is_some_and(|nulls| nulls.ok() != page.nulls) || (flat && index.is_null_page(place) != only_nulls) {
             return Err(Trouble::wrong("a column index with other NULLs than its page"));
         }
         let Some((low, high)) = page_bounds(index, place) else { continue };

@@ -397,7 +397,7 @@ fn runs_of_billions_of_nulls_take_no_memory_and_no_time() {
         bytes: made(Kind::Data(data), body.len(), body).into(),
         dead: Arc::default(),
     };
-    let two = [&(9u32).to_le_bytes()[..], &[0xfe, 0xff, 0xff, 0x0f, 0], &[0x80, 0x80, 0x80, 0x80, 0x10], &[0]].concat();
+    let two = [&(11u32).to_le_bytes()[..], &[0xfe, 0xff, 0xff, 0x0f, 0], &[0x80, 0x80, 0x80, 0x80, 0x10], &[0]].concat();
     let failure = compare(&[page(&one)], &[page(&two)], &ASKED).unwrap_err();
     // equal levels: what is wrong is the place that the footer states
     assert!(matches!(&failure.trouble, Trouble::Wrong(why) if !why.contains("levels")), "{failure:?}");
@@ -439,4 +439,24 @@ fn indexes_and_statistics_that_do_not_hold_are_seen() {
     }
     // what passes are bounds made wider, and indexes taken away
     assert!(seen > 20 && passed < seen, "{seen} {passed}");
+}
+
+#[test]
+fn a_page_below_a_list_with_as_many_nulls_as_rows_may_be_said_to_hold_only_nulls() {
+    let style = Style {
+        rows: 3,
+        seed: 3944605054282361456,
+        distinct: 197,
+        nulls: 3,
+        dictionary: false,
+        page: 1,
+        second: false,
+        codec: Compression::UNCOMPRESSED,
+        statistics: EnabledStatistics::Page,
+        delta: false,
+        dead: Vec::new(),
+    };
+    let (files, _) = inputs(&[style]);
+    let right = joined(&files, Compression::UNCOMPRESSED, 0).unwrap();
+    assert_eq!(all(&files, &right).unwrap().len(), right.columns());
 }
