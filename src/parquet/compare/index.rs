@@ -41,6 +41,7 @@ pub fn check(chunk: &Chunk, walked: &Walked, seen: &[Seen], order: Order) -> Res
         return Err(Trouble::wrong("pages that were not compared"));
     }
     sizes(chunk, meta, walked)?;
+    dictionary_header(chunk, walked)?;
     encodings(meta, walked)?;
     let mut found = Found::default();
     for page in seen {
@@ -75,6 +76,21 @@ fn sizes(chunk: &Chunk, meta: &ColumnChunkMetaData, walked: &Walked) -> Result<(
         && meta.dictionary_page_offset() == dictionary
         && u64::try_from(meta.uncompressed_size()) == Ok(walked.uncompressed);
     if holds { Ok(()) } else { Err(Trouble::wrong("pages of other places or sizes than the footer states")) }
+}
+
+/// Every byte of a dictionary's header must be one that is read. Some writers add
+/// that it is not sorted.
+fn dictionary_header(chunk: &Chunk, walked: &Walked) -> Result<(), Trouble> {
+    const NOT_SORTED: [u8; 3] = [0x12, 0, 0];
+    let Some(page) = &walked.dictionary else { return Ok(()) };
+    let (mut again, found) = (Vec::new(), chunk.bytes.get(page.head.clone()).unwrap_or_default());
+    page.header.write(&mut again)?;
+    if found == again {
+        return Ok(());
+    }
+    again.truncate(again.len().saturating_sub(2));
+    again.extend(NOT_SORTED);
+    if found == again { Ok(()) } else { Err(Trouble::wrong("a dictionary's header that states what no reader is to read")) }
 }
 
 /// Readers skip whole chunks by what is said of their pages' encodings.
