@@ -189,7 +189,7 @@ fn found(order: &Order<'_>, files: &crate::model::plan::ScopeFiles) -> Found {
 /// What is to be done for one row of the answer.
 enum Step {
     Row(CompactRow, Exit),
-    Job(Plan, CompactRow),
+    Job(Box<Plan>, CompactRow),
 }
 
 fn steps(scoped: Scoped, blank: &CompactRow) -> Vec<Step> {
@@ -203,7 +203,7 @@ fn steps(scoped: Scoped, blank: &CompactRow) -> Vec<Step> {
             let code = exit_of(&error);
             vec![Step::Row(CompactRow { result: "failed".into(), decision: "error".into(), detail: told(&error), ..blank }, code)]
         }
-        Found::Plans(plans) => plans.into_iter().map(|plan| Step::Job(plan, blank.clone())).collect(),
+        Found::Plans(plans) => plans.into_iter().map(|plan| Step::Job(Box::new(plan), blank.clone())).collect(),
     }
 }
 

@@ -354,7 +354,7 @@ fn a_page_that_claims_two_gigabytes_is_refused_before_memory_is_taken() {
     let data = Kind::Data(Data { values: 16, encoding: Encoding::PLAIN, definition: Encoding::RLE, repetition: Encoding::RLE });
     let bytes = made(data, i32::MAX as usize, b"little");
     let hostile = Chunk { bytes: bytes.into(), ..file.chunk(0, &[]) };
-    let failure = compare(&[hostile.clone()], &[file.chunk(0, &[])], &ASKED).unwrap_err();
+    let failure = compare(std::slice::from_ref(&hostile), &[file.chunk(0, &[])], &ASKED).unwrap_err();
     assert_eq!(failure.trouble, Trouble::TooLarge("a page claims 2147483647 bytes, 4194304 are allowed".into()));
     assert_eq!(failure.which, Which::Left);
     assert_eq!(compare(&[file.chunk(0, &[])], &[hostile], &ASKED).unwrap_err().which, Which::Right);

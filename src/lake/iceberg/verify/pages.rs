@@ -59,8 +59,10 @@ impl Pages<'_> {
     /// schema is spelled otherwise than an output's, so that columns cannot be
     /// found by their places.
     ///
-    /// Memory held: the chunks of one row group of the outputs' inputs, a column
-    /// of the outputs and two pages a core; a quarter of the plan's bound and no more.
+    /// Memory held: the inputs' chunks of one block, where they take no more than an
+    /// eighth of the plan's bound; else, and of the outputs, those of one column a
+    /// core; and the pages of that column which are open. A column of larger chunks
+    /// is read through windows, for its values.
     ///
     /// Errs [`Error::Proof`] naming file and column, and as the inputs do.
     pub async fn compare(&self) -> Result<Option<Same>> {
@@ -134,7 +136,7 @@ impl Pages<'_> {
     }
 
     async fn column(&self, block: Arc<Block>, column: usize, asked: Asked) -> Result<Compared> {
-        let most = self.memory() / 4;
+        let most = self.memory() / 8;
         let bytes = |groups: &[Group]| groups.iter().map(|group| group.bytes(column)).fold(0, u64::saturating_add);
         if bytes(&block.left) > most || bytes(&block.right) > most {
             return Ok(Compared { column, found: None, hash: 0 });
