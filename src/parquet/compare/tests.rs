@@ -97,7 +97,7 @@ fn reader_schema(bytes: &Bytes) -> arrow_schema::SchemaRef {
 fn rows(count: usize, seed: u64, distinct: u64, nulls: u64) -> RecordBatch {
     let value = |column: u64, row: usize| {
         let mixed = (seed ^ column << 32 ^ row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        ((mixed >> 7) % nulls != 0).then_some((mixed >> 20) % distinct)
+        (!(mixed >> 7).is_multiple_of(nulls)).then_some((mixed >> 20) % distinct)
     };
     let all = |column: u64| (0..count).map(move |row| value(column, row));
     let text = |v: u64| "é".repeat((v % 40) as usize) + &v.to_string();
