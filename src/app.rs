@@ -16,6 +16,7 @@ use crate::lake::iceberg::catalog::rest::{self, RestCatalog};
 use crate::lake::iceberg::catalog::sql::{self, SqlCatalog};
 use crate::lake::iceberg::lake::Lake;
 use crate::lake::{self, Format};
+use crate::model::event::Door;
 use crate::model::ident::{MAIN, TableIdent};
 use crate::observe::kafka::{self, KafkaDoor};
 use crate::observe::poll::{self, Poller};
@@ -146,6 +147,7 @@ impl App {
                 return Err(error.into());
             }
         };
+        self.enter_doors(inbox.ledger(), &running);
         let heeded = Arc::new(proxy::Ledger::default());
         let proxies = match self.proxies(options.insecure, &inbox, &heeded).await {
             Ok(proxies) => proxies,
@@ -179,6 +181,7 @@ impl App {
             main: None,
         };
         for catalog in format.catalogs() {
+            let proxied = self.settings.catalogs.get(&catalog).is_some_and(|c| c.proxy.is_some());
             sidecar.poll(Poller {
                 catalog,
                 format: Arc::clone(&format),
@@ -188,11 +191,24 @@ impl App {
                 chance: Arc::clone(&self.chance),
                 limits: poll::Limits { min_ms: self.settings.poll.min_ms, max_ms: self.settings.poll.max_ms, ..poll::Limits::default() },
                 references: vec![MAIN.to_owned()],
+                proxied,
             });
         }
         sidecar.tend(Arc::clone(&self.clock));
         sidecar.main = Some(tokio::spawn(async move { ooda.run().await }));
         Ok(sidecar)
+    }
+
+    /// Enters every door that is not entered where it is opened, so that one that
+    /// hears nothing shows too.
+    fn enter_doors(&self, ledger: &Ledger, running: &Running) {
+        ledger.source(Door::Grpc, "").set_state(format!("listens on {}", running.grpc_addr()));
+        if let Some(http) = running.http_addr() {
+            ledger.source(Door::Http, "/v1/commits").set_state(format!("listens on http://{http}"));
+        }
+        for catalog in self.settings.catalogs.keys() {
+            drop(ledger.source(Door::Poll, catalog));
+        }
     }
 
     /// Starts the proxy of every catalog that has one; all or none.
@@ -211,7 +227,11 @@ impl App {
             let heeds = Arc::clone(heeded) as Arc<dyn Heeds>;
             let ports = proxy::Ports { inbox: inbox.clone(), heeds, clock: Arc::clone(&self.clock) };
             match proxy::start(&options, ports).await {
-                Ok(proxy) => running.push(proxy),
+                Ok(proxy) => {
+                    let state = format!("listens on {}, in front of {}", proxy.url(), proxy.upstream());
+                    inbox.ledger().source(Door::Proxy, name).set_state(state);
+                    running.push(proxy);
+                }
                 Err(error) => {
                     drain_all(running).await;
                     return Err(error);

@@ -3,7 +3,11 @@
 mod compact;
 mod inspect;
 mod jobs;
+mod plan;
+mod scopes;
 mod serve;
+mod signals;
+mod undo;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -135,7 +139,10 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
             Ok(Exit::Done)
         }
         Command::Serve(args) => serve::run(settings()?, args).await,
-        Command::Demo(args) => Ok(crate::demo::run(args, json).await?),
+        Command::Demo(args) => {
+            crate::demo::Options::of(args).map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
+            Ok(crate::demo::run(args, json).await?)
+        }
         Command::Report(args) => {
             show::print(&remote::report(args, json).await?)?;
             Ok(Exit::Done)
@@ -149,15 +156,18 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
             Ok(Exit::Done)
         }
         Command::Watch(args) => {
-            remote::watch(args, json, |line| show::print(line).is_ok()).await?;
-            Ok(Exit::Done)
+            let signals = signals::Signals::listen("")?;
+            tokio::select! {
+                watched = remote::watch(args, json, show::say) => watched.map(|()| Exit::Done).map_err(Into::into),
+                exit = signals.asked() => Ok(exit),
+            }
         }
         Command::Inspect(args) => inspect::run(&App::new(settings()?).await?, args, json).await,
-        Command::Plan(args) => compact::plan(&App::new(settings()?).await?, args, json).await,
+        Command::Plan(args) => plan::run(&App::new(settings()?).await?, args, json).await,
         Command::Compact(args) => compact::run(&App::new(settings()?).await?, args, json).await,
         Command::Jobs(args) => jobs::list(&App::new(settings()?).await?, args, json).await,
         Command::Cancel(args) => jobs::cancel(&App::new(settings()?).await?, &args.job, json).await,
-        Command::Undo(args) => jobs::undo(&App::new(settings()?).await?, &args.job, json).await,
+        Command::Undo(args) => undo::run(&App::new(settings()?).await?, &args.job, json).await,
         Command::Pause(args) => jobs::pause(&App::new(settings()?).await?, args.table.as_ref(), json).await,
         Command::Resume(args) => jobs::resume(&App::new(settings()?).await?, args.table.as_ref(), json).await,
     }

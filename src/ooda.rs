@@ -9,6 +9,7 @@
 
 mod answer;
 mod book;
+pub mod hold;
 mod keep;
 mod work;
 
@@ -38,6 +39,7 @@ use crate::telemetry::{self, Looked};
 
 pub use book::Scope;
 use book::{Book, Seen};
+use hold::Holds;
 
 /// Looks made side by side.
 const LOOKERS: usize = 4;
@@ -245,10 +247,12 @@ impl Loop {
         self.start(now_ms);
     }
 
-    /// Takes the journal's pauses; gives back the partitions to judge for it.
+    /// Takes the journal's pauses, and what `undo` keeps; gives back the partitions to judge for it.
     async fn read_pauses(&self) -> BTreeMap<TableName, BTreeSet<PartitionKey>> {
-        match self.parts.act.journal().pauses().await {
-            Ok(pauses) => self.book().set_pauses(pauses),
+        let journal = self.parts.act.journal();
+        let read = async { Ok::<_, crate::act::journal::Error>((journal.pauses().await?, Holds::read(journal.as_ref()).await?)) };
+        match read.await {
+            Ok((pauses, holds)) => self.book().set_pauses(pauses, holds),
             Err(error) => {
                 tracing::warn!(%error, "pauses cannot be read");
                 BTreeMap::new()

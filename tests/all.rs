@@ -25,6 +25,7 @@ mod proxy;
 mod reading;
 mod rewrite {
     mod encode;
+    mod faults;
     mod metrics;
     pub mod repack;
     mod run;
@@ -32,3 +33,5 @@ mod rewrite {
     pub mod support;
     pub mod walker;
 }
+mod serve;
+mod whole;

@@ -187,6 +187,41 @@ fn deciding_is_pure() {
     }
 }
 
+/// The files of a module and of those below it, whose own lie in `folder`.
+fn modules(items: &[syn::Item], folder: &Path, into: &mut BTreeSet<PathBuf>) {
+    for item in items {
+        let syn::Item::Mod(module) = item else { continue };
+        let below = folder.join(module.ident.to_string());
+        if let Some((_, items)) = &module.content {
+            modules(items, &below, into);
+            continue;
+        }
+        let file = [below.with_extension("rs"), below.join("mod.rs")].into_iter().find(|file| file.is_file()).unwrap();
+        let parsed = syn::parse_file(&fs::read_to_string(&file).unwrap()).unwrap();
+        into.insert(file);
+        modules(&parsed.items, &below, into);
+    }
+}
+
+#[test]
+fn every_file_is_part_of_the_library_or_of_the_tests() {
+    for (folder, roots) in [("src", &["lib.rs", "main.rs"][..]), ("tests", &["all.rs"])] {
+        let folder = root().join(folder);
+        let mut reached: BTreeSet<PathBuf> = BTreeSet::new();
+        for name in roots {
+            let file = folder.join(name);
+            let parsed = syn::parse_file(&fs::read_to_string(&file).unwrap()).unwrap();
+            modules(&parsed.items, &folder, &mut reached);
+            reached.insert(file);
+        }
+        let mut found = vec![];
+        files(&folder, &mut found);
+        // the benchmarks are a package of their own
+        let left: Vec<_> = found.iter().filter(|f| !reached.contains(*f) && !f.starts_with(folder.join("bench"))).collect();
+        assert!(left.is_empty(), "files that nothing compiles: {left:?}");
+    }
+}
+
 #[test]
 fn a_file_is_short_enough_to_be_one_room() {
     let long: Vec<_> = sources().iter().filter(|s| s.text.lines().count() > LONGEST_FILE).map(|s| s.path.clone()).collect();

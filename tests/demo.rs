@@ -27,7 +27,18 @@ async fn both_sides_hold_the_same_rows_and_one_of_them_fewer_files() {
 
     assert_eq!(report.unequal(), None);
     let json: serde_json::Value = serde_json::from_str(&report.json().unwrap()).unwrap();
-    assert_eq!(json.as_object().unwrap().keys().collect::<Vec<_>>(), ["tables"]);
+    assert_eq!(json.as_object().unwrap().keys().collect::<Vec<_>>(), ["catalog", "dir", "open", "tables", "warehouse"]);
+    let at = dir.canonicalize().unwrap();
+    assert_eq!(json["dir"], at.to_str().unwrap());
+    assert_eq!(json["catalog"], format!("sqlite://{}/catalog.db", at.display()));
+    assert_eq!(json["warehouse"], format!("file://{}/warehouse", at.display()));
+    // the lines name what was written, and people are told the same
+    let recipes = report.recipes();
+    assert_eq!(json["open"]["spark"], recipes.spark);
+    let metadata = recipes.duckdb.split('\'').nth(1).unwrap().strip_prefix("file://").unwrap().to_owned();
+    assert!(std::path::Path::new(&metadata).is_file(), "{metadata}");
+    let text = report.text();
+    assert!(text.contains(&format!("The warehouse stays in {}. Open it with", at.display())) && text.ends_with(&recipes.text()), "{text}");
     let tables = json["tables"].as_array().unwrap();
     assert_eq!(tables.iter().map(|t| t["name"].as_str().unwrap()).collect::<Vec<_>>(), ["orders", "lineitem"]);
     for table in tables {

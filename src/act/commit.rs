@@ -62,6 +62,10 @@ impl Act {
         let until = self.after(self.settings.commit_for);
         let mut waits = Backoff::new(self.settings.wait, self.settings.longest_wait);
         loop {
+            // tries that are answered at once leave no time for the look beside them
+            if self.journal.is_cancelled(&work.job.id).await.unwrap_or(false) {
+                work.stop.cancel();
+            }
             work.stop.check(self.clock.now_ms()).map_err(|e| self.halted(work, e))?;
             let tried = {
                 let _place = self.leases.committer(work.job.plan.table).await;
@@ -92,6 +96,7 @@ impl Act {
         match conflict {
             Conflict::MetadataMoved => Ok(Verdict::Replan { conflict, max_bytes: None }),
             Conflict::DeletesChanged { .. } => Err(Verdict::Replan { conflict, max_bytes: Some((work.job.plan.input_bytes() / 2).max(1)) }),
+            Conflict::ColumnsChanged { .. } => Err(Verdict::Replan { conflict, max_bytes: None }),
             Conflict::InputGone { .. } | Conflict::TableGone => Err(Verdict::Dropped { conflict }),
         }
     }

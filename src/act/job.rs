@@ -118,6 +118,9 @@ pub struct Job {
 pub struct Numbers {
     /// The snapshot that it made.
     pub snapshot_id: Option<i64>,
+    /// The partition as the table names it; empty until the table was loaded.
+    #[serde(default)]
+    pub partition: String,
     /// The path taken.
     pub path: Option<Path>,
     /// Why that path.
@@ -200,6 +203,11 @@ pub enum Verdict {
         /// What was found unequal.
         error: String,
     },
+    /// The catalog or the store did not answer.
+    Unreachable {
+        /// Which, and why.
+        error: String,
+    },
     /// It could not be done now.
     Failed {
         /// Why.
@@ -239,7 +247,7 @@ impl Verdict {
             Self::Replan { conflict, .. } => format!("plan again: {}", describe(conflict)),
             Self::Dropped { conflict } => format!("dropped: {}", describe(conflict)),
             Self::Refused { refused } => refused.to_string(),
-            Self::Disproved { error } | Self::Failed { error } | Self::Stopped { error } => error.clone(),
+            Self::Disproved { error } | Self::Failed { error } | Self::Unreachable { error } | Self::Stopped { error } => error.clone(),
             Self::Cancelled => "cancelled by hand".into(),
             Self::Unresolved { reason } => format!("may have landed: {reason}"),
         }
@@ -252,6 +260,7 @@ pub fn describe(conflict: &Conflict) -> String {
         Conflict::MetadataMoved => "other commits kept arriving first".into(),
         Conflict::DeletesChanged { files } => format!("the deletes that apply to {} changed", files.join(", ")),
         Conflict::InputGone { files } => format!("{} is no longer live as planned", files.join(", ")),
+        Conflict::ColumnsChanged { columns } => format!("the table's columns changed: {}", columns.join(", ")),
         Conflict::TableGone => "the table was dropped, or another one stands under its name".into(),
     }
 }

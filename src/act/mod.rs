@@ -152,6 +152,19 @@ impl Act {
         self.journal.beat(&self.holder.id, self.clock.now_ms()).await
     }
 
+    /// Asks every job of this process to stop; each ends as one that is cancelled
+    /// by hand does.
+    ///
+    /// # Errors
+    /// When the journal cannot be used.
+    pub async fn cancel_all(&self) -> journal::Result<()> {
+        let jobs: Vec<JobId> = self.active.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
+        for job in jobs {
+            self.journal.ask_cancel(&job).await?;
+        }
+        Ok(())
+    }
+
     /// Leaves the journal, so that a successor need not wait.
     pub async fn leave(&self) -> journal::Result<()> {
         self.journal.release(&self.holder.id).await
@@ -260,6 +273,7 @@ impl Act {
         let table = table.ok_or(Verdict::Dropped { conflict: Conflict::TableGone })?;
         work.table = Some(Arc::clone(&table));
         let plan = &work.job.plan;
+        work.numbers.partition = table.view().partition_name(&plan.scope);
         if let Some(refused) = table.view().refused.first() {
             return Err(Verdict::Refused { refused: refused.clone() });
         }
@@ -380,7 +394,7 @@ impl Act {
             }
             Error::Stopped(_) if work.stop.is_cancelled() => Verdict::Cancelled,
             Error::Stopped(_) => Verdict::Stopped { error: error.to_string() },
-            Error::Unreachable { what, source } => Verdict::Failed { error: format!("{what}: {source:#}") },
+            Error::Unreachable { what, source } => Verdict::Unreachable { error: format!("{what}: {source:#}") },
             Error::Setup(_) | Error::Journal(_) => Verdict::Failed { error: error.to_string() },
         }
     }

@@ -62,7 +62,7 @@ impl Act {
         }
         let kind = Kind::Undo { of: job.clone(), snapshot_id };
         let mut work = self.request(done.plan, kind, None).await?;
-        work.numbers = super::Numbers::default();
+        work.numbers = super::Numbers { partition: done.numbers.partition, ..super::Numbers::default() };
         let ended = async {
             self.advance(&mut work, JobState::Inflight, "inflight").await?;
             self.kill.reached(KillPoint::Inflight);

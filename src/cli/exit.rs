@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 macro_rules! exits {
-    ($($(#[doc = $doc:literal])+ $name:ident = $code:literal: $words:literal),+ $(,)?) => {
+    ($($(#[$meta:meta])+ $name:ident = $code:literal: $words:literal),+ $(,)?) => {
         /// How a command ended. When several scopes ended differently, the
         /// largest code is the command's.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
         #[repr(u8)]
-        pub enum Exit { $($(#[doc = $doc])+ $name = $code),+ }
+        pub enum Exit { $($(#[$meta])+ $name = $code),+ }
 
         impl Exit {
             /// All members, by code.
@@ -27,13 +27,14 @@ macro_rules! exits {
 
 exits! {
     /// Done.
+    #[default]
     Done = 0: "done; also when there was nothing to do",
     /// Failed.
-    Failed = 1: "failed; nothing was committed",
+    Failed = 1: "failed, or was stopped by hand; what failed committed nothing",
     /// A command line that cannot be read.
     Usage = 2: "the command line cannot be read",
     /// A named refusal.
-    Refused = 3: "a table or partition was refused by name; nothing was changed there",
+    Refused = 3: "a table or partition was refused by name, or is paused; nothing was changed there",
     /// The table moved.
     Conflict = 4: "the table moved; the work was dropped, the table is as its writers left it",
     /// Unknown outcome.
@@ -44,8 +45,10 @@ exits! {
     NotFound = 7: "there is no such table, partition or job",
     /// Bad settings.
     Settings = 64: "the settings cannot be used; every mistake is listed",
-    /// Stopped by a signal.
-    Interrupted = 130: "stopped by a signal",
+    /// Stopped by SIGINT.
+    Interrupted = 130: "stopped by Ctrl-C; what was under way is cancelled and cleaned up, unless a second one came",
+    /// Stopped by SIGTERM.
+    Terminated = 143: "stopped by SIGTERM, in the same way; `serve` drains and exits with 0",
 }
 
 impl Exit {

@@ -48,6 +48,12 @@ impl Progress {
         self.bar.set_position(done);
     }
 
+    /// So much is done of so much: the whole is known only now.
+    pub fn of(&self, done: u64, total: u64) {
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+    }
+
     /// What is done now.
     pub fn say(&self, what: &str) {
         self.bar.set_message(super::human::safe(what));

@@ -98,18 +98,20 @@ pub async fn doors(args: &Doors, json: bool) -> Result<String, Failure> {
     Ok(show::doors(&doors, json))
 }
 
-/// `watch`: tells each line to `say` until the sidecar ends the stream or `say`
-/// returns false.
+/// `watch`: tells each line to `say` until `say` returns false.
 ///
 /// # Errors
-/// When the sidecar is not there or goes away.
+/// When the sidecar is not there, knows no such table, or goes away.
 pub async fn watch(args: &Watch, json: bool, mut say: impl FnMut(&str) -> bool) -> Result<(), Failure> {
     let table = args.table.as_ref().map(ToString::to_string).unwrap_or_default();
     let client = connect(&args.server).await?;
     let mut stream = client.watch(&table).await?;
     loop {
         let next = stream.message().await.map_err(|s| client.answered(&s))?;
-        let Some(message) = next else { return Ok(()) };
+        let Some(message) = next else {
+            let why = format!("the sidecar at {} has ended: nothing more is decided there", args.server.server);
+            return Err(Failure { exit: Exit::Unreachable, why });
+        };
         if let Some(item) = &message.item
             && !say(&show::watched(item, json))
         {

@@ -1,274 +1,280 @@
-//! `plan` and `compact`: a table's partitions at request, as many at a time as the
-//! budget lets jobs run.
+//! `compact`: a table's partitions, some at a time, at request.
 
-use std::sync::Arc;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
+use tokio::sync::Semaphore;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::act::job::seconds;
-use crate::act::{Act, JobResult, Progress as Done, Role, Verdict, Watcher};
+use crate::act::{Act, JobResult, Journal, Pause, Progress as Done, Role, SqliteJournal, Verdict, Watcher};
 use crate::app::App;
-use crate::cli::args::{self, Compact};
+use crate::cli::args::Compact;
 use crate::cli::progress::Progress;
-use crate::cli::show::{CompactRow, PlanRow};
+use crate::cli::show::{CompactJob, CompactRow};
 use crate::cli::{Exit, show};
-use crate::decide::plan::{Cause, Order, plans};
-use crate::lake::{self, Table};
-use crate::model::decision::Reason;
-use crate::model::partition::PartitionKey;
+use crate::lake::Table;
 use crate::model::plan::Plan;
-use crate::model::policy::Policy;
-use crate::model::refusal::Refused;
-use crate::orient::rebuild::recompute;
-use crate::serve::backend::{label, names};
+use crate::model::table::TableView;
 
+use super::scopes::{Found, Scoped, scopes};
+use super::signals::Signals;
 use super::{Failure, exit_of, load, policy, recover, told};
 
-/// Partitions whose files are read together.
-const TOGETHER: usize = 64;
+/// Between two wishes that the jobs under way should stop.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
 
-/// One partition and what a request would do with it.
-struct Scoped {
-    scope: PartitionKey,
-    label: String,
-    found: Found,
-}
-
-impl Scoped {
-    /// The whole table, refused.
-    fn whole(refused: &Refused) -> Self {
-        Self { scope: PartitionKey::unpartitioned(0), label: "all".into(), found: Found::Refused(refused.clone()) }
-    }
-}
-
-enum Found {
-    Plans(Vec<Plan>),
-    Nothing,
-    Refused(Refused),
-    Failed(lake::Error),
-}
-
-/// Shows what `compact` would rewrite.
-pub async fn plan(app: &App, args: &args::Plan, json: bool) -> Result<Exit, Failure> {
-    let table = load(app, &args.branch.table, &args.branch.reference).await?;
-    let policy = policy(app, &args.branch.table, &table.view().properties);
-    let mut rows = Vec::new();
-    let mut exit = Exit::Done;
-    for scoped in scopes(app, table.as_ref(), &policy, args.partition.as_deref()).await? {
-        let blank = |verdict: &str, reason: &str, detail: String| PlanRow {
-            table: table.view().name.to_string(),
-            partition: scoped.label.clone(),
-            spec_id: scoped.scope.spec_id,
-            snapshot_id: table.view().head.map(|id| id.to_string()),
-            verdict: verdict.to_owned(),
-            reason: reason.to_owned(),
-            detail,
-            ..PlanRow::default()
-        };
-        match &scoped.found {
-            Found::Plans(plans) => rows.extend(plans.iter().map(|p| PlanRow::planned(p, &scoped.label, "rewrite"))),
-            Found::Nothing => rows.push(blank("leave", "nothing-to-gain", String::new())),
-            Found::Refused(refused) => {
-                exit = exit.max(Exit::Refused);
-                rows.push(blank("refused", refused.refusal.code(), refused.told()));
-            }
-            Found::Failed(error) => {
-                exit = exit.max(exit_of(error));
-                rows.push(blank("failed", "error", told(error)));
-            }
-        }
-    }
-    show::print(&show::plans(&rows, json))?;
-    Ok(exit)
-}
-
-/// Compacts every partition that gains by it. What a dead process left open is
-/// closed first, so that it neither stays behind nor stands in the way.
+/// Compacts every partition that gains by it, and tells of each when it has ended,
+/// in their order. What a dead process left open is closed first, so that it neither
+/// stays behind nor stands in the way.
 pub async fn run(app: &App, args: &Compact, json: bool) -> Result<Exit, Failure> {
+    let signals = Signals::listen("stopping: the jobs under way are cancelled")?;
     let open = !args.dry_run && recover(app).await?;
-    let table = load(app, &args.branch.table, &args.branch.reference).await?;
-    let policy = policy(app, &args.branch.table, &table.view().properties);
-    let scopes = scopes(app, table.as_ref(), &policy, args.partition.as_deref()).await?;
-    let act = match args.dry_run {
-        true => None,
-        false => Some(app.act(Role::Command, app.journal().await?).await?),
+    let (table, scopes) = tokio::select! {
+        read = read(app, args) => read?,
+        exit = signals.asked() => return Ok(exit),
     };
-    let (mut rows, mut exit) = (Vec::new(), Exit::Done);
-    let total = scopes.iter().map(|s| if let Found::Plans(p) = &s.found { p.iter().map(Plan::input_bytes).sum() } else { 0 }).sum();
-    let meter = Meter { progress: Progress::bytes(&format!("compacting {}", args.branch.table), total), done: Arc::default() };
-    let mut work = Vec::new();
-    for scoped in scopes {
-        let blank = CompactRow {
-            table: table.view().name.to_string(),
-            partition: scoped.label.clone(),
-            spec_id: scoped.scope.spec_id,
-            ..CompactRow::default()
-        };
-        work.extend(steps(scoped, &blank).into_iter().map(|step| step.take(act.as_deref(), &meter)));
+    let mut teller = Teller { json, rows: Vec::new(), exit: Exit::Done };
+    let view = table.view();
+    if args.dry_run {
+        for scoped in scopes {
+            let (row, exit) = begun(view, &scoped);
+            teller.tell(row.of(scoped.plans().iter().map(planned).collect()), exit.unwrap_or(Exit::Done))?;
+        }
+        teller.end()?;
+        return Ok(teller.exit);
     }
-    // a job that commits does not keep the next one from being rewritten
-    let mut done = stream::iter(work).buffered(app.settings.budget.concurrent_jobs.max(1));
-    while let Some((row, code)) = done.next().await {
-        exit = exit.max(code);
-        rows.push(row);
-    }
-    drop(done);
-    let progress = meter.progress;
-    progress.end();
-    if let Some(act) = act {
-        act.leave().await?;
-    }
+    let worker = Worker::new(app, &signals, view, &scopes).await?;
+    let told = match worker.is_paused().await {
+        true => Ok(()),
+        false => tokio::select! {
+            told = worker.each(scopes, &mut teller) => told,
+            never = worker.cancel() => match never {},
+        },
+    };
+    worker.tally.bar.clone().end();
+    worker.act.leave().await?;
     if open {
         recover(app).await?;
     }
-    show::print(&show::compacts(&rows, json))?;
-    Ok(exit)
+    told?;
+    let (paused, signal) = (worker.paused.into_inner(), signals.exit());
+    // that there is nothing to compact is not said of what was not looked at
+    if (paused.is_none() && signal.is_none()) || !teller.rows.is_empty() {
+        teller.end()?;
+    }
+    match paused {
+        Some(failure) => Err(failure),
+        None => Ok(teller.exit.max(signal.unwrap_or(Exit::Done))),
+    }
 }
 
-/// Every partition with live files, or the one that is asked for.
-async fn scopes(app: &App, table: &dyn Table, policy: &Policy, filter: Option<&str>) -> Result<Vec<Scoped>, Failure> {
-    let view = table.view();
-    // a table that is refused as a whole is not read: what it holds may not be readable
-    if let Some(refused) = view.refused.first() {
-        return Ok(vec![Scoped::whole(refused)]);
-    }
-    let named = |key: &PartitionKey| label(key, view.specs.get(&key.spec_id).map(Arc::as_ref));
-    let layout = match recompute(table, policy.scale).await {
-        Err(lake::Error::Refused(refused)) => return Ok(vec![Scoped::whole(&refused)]),
-        layout => layout?,
+async fn read(app: &App, args: &Compact) -> Result<(Arc<dyn Table>, Vec<Scoped>), Failure> {
+    let table = load(app, &args.branch.table, &args.branch.reference).await?;
+    let policy = policy(app, &args.branch.table, &table.view().properties);
+    let scopes = scopes(app, table.as_ref(), &policy, args.partition.as_deref()).await?;
+    Ok((table, scopes))
+}
+
+/// A partition's row before any job, and how a command exits for it when it needs none.
+fn begun(view: &TableView, scoped: &Scoped) -> (CompactRow, Option<Exit>) {
+    let blank = CompactRow {
+        table: view.name.to_string(),
+        partition: scoped.label.clone(),
+        spec_id: scoped.spec_id,
+        files_in: Some(0),
+        bytes_in: Some(0),
+        ..CompactRow::default()
     };
-    let wanted = layout.partitions().iter().filter(|(_, partition)| partition.data.files > 0).map(|(key, _)| key);
-    let keys: Vec<PartitionKey> = wanted.filter(|key| filter.is_none_or(|f| names(f, key, &named(key)))).collect();
-    if let (Some(filter), true) = (filter, keys.is_empty()) {
-        return Err(Failure::new(
-            Exit::NotFound,
-            format!("{} has no partition `{filter}` with live files; `inspect` lists them", view.name),
-        ));
-    }
-    let order = Order {
-        table: view.ident,
-        name: &view.name,
-        reference: &view.reference,
-        policy,
-        limits: &app.settings.budget,
-        cause: &Cause::Request,
+    let held = |row: CompactRow| CompactRow {
+        decision: "request".into(),
+        files_in: scoped.holds.map(|t| t.files),
+        bytes_in: scoped.holds.map(|t| t.bytes),
+        ..row
     };
-    let mut scoped = Vec::new();
-    for keys in keys.chunks(TOGETHER) {
-        match table.scopes(keys).await {
-            Ok(files) => scoped.extend(keys.iter().zip(files).map(|(key, files)| Scoped {
-                label: named(key),
-                scope: key.clone(),
-                found: found(&order, &files),
-            })),
-            // one damaged or refused partition must not hide the others
-            Err(_) => {
-                for key in keys {
-                    let found = match table.scope(key).await {
-                        Ok(files) => found(&order, &files),
-                        Err(lake::Error::Refused(refused)) => Found::Refused(refused),
-                        Err(error) => Found::Failed(error),
-                    };
-                    scoped.push(Scoped { label: named(key), scope: key.clone(), found });
-                }
+    match &scoped.found {
+        Found::Plans(_) => (blank, None),
+        Found::Nothing => (CompactRow { result: "left".into(), decision: "nothing-to-gain".into(), ..blank }, Some(Exit::Done)),
+        Found::Refused(refused) => {
+            let refusal = Some(refused.refusal.code().to_owned());
+            (held(CompactRow { result: "refused".into(), refusal, detail: refused.told(), ..blank }), Some(Exit::Refused))
+        }
+        Found::Failed(error) => (held(CompactRow { result: "failed".into(), detail: told(error), ..blank }), Some(exit_of(error))),
+    }
+}
+
+/// Carries plans out, some at a time, until a signal comes or the table is paused.
+struct Worker<'a> {
+    app: &'a App,
+    act: Arc<Act>,
+    journal: Arc<SqliteJournal>,
+    signals: &'a Signals,
+    view: &'a TableView,
+    jobs: usize,
+    turns: Semaphore,
+    tally: Tally,
+    paused: OnceLock<Failure>,
+}
+
+impl<'a> Worker<'a> {
+    async fn new(app: &'a App, signals: &'a Signals, view: &'a TableView, scopes: &[Scoped]) -> Result<Self, Failure> {
+        let journal = app.journal().await?;
+        let act = app.act(Role::Command, Arc::clone(&journal) as Arc<dyn Journal>).await?;
+        let total = scopes.iter().map(Scoped::bytes).fold(0, u64::saturating_add);
+        let tally = Tally { bar: Progress::bytes(&format!("compacting {}", view.name), total), done: Arc::default() };
+        let jobs = app.settings.budget.concurrent_jobs.max(1);
+        Ok(Self { app, act, journal, signals, view, jobs, turns: Semaphore::new(jobs), tally, paused: OnceLock::new() })
+    }
+
+    /// Every partition, told in their order.
+    async fn each(&self, scopes: Vec<Scoped>, teller: &mut Teller) -> Result<(), Failure> {
+        let mut rows = stream::iter(scopes).map(|scoped| self.one(scoped)).buffered(self.jobs);
+        while let Some(row) = rows.next().await {
+            if let Some((row, exit)) = row {
+                teller.tell(row, exit)?;
             }
         }
+        Ok(())
     }
-    Ok(scoped)
-}
 
-fn found(order: &Order<'_>, files: &crate::model::plan::ScopeFiles) -> Found {
-    match plans(order, files) {
-        Ok(plans) => Found::Plans(plans),
-        Err(Reason::Refused(refused)) => Found::Refused(refused),
-        Err(_) => Found::Nothing,
-    }
-}
-
-/// What is to be done for one row of the answer.
-enum Step {
-    Row(CompactRow, Exit),
-    Job(Box<Plan>, CompactRow),
-}
-
-fn steps(scoped: Scoped, blank: &CompactRow) -> Vec<Step> {
-    let blank = blank.clone();
-    match scoped.found {
-        Found::Nothing => {
-            vec![Step::Row(CompactRow { result: "left".into(), decision: "nothing-to-gain".into(), ..blank }, Exit::Done)]
+    /// One partition; nothing is told of one whose jobs were not begun.
+    async fn one(&self, scoped: Scoped) -> Option<(CompactRow, Exit)> {
+        let (blank, exit) = begun(self.view, &scoped);
+        if let Some(exit) = exit {
+            return self.signals.exit().is_none().then_some((blank, exit));
         }
-        Found::Refused(refused) => vec![Step::Row(refused_row(blank, &refused), Exit::Refused)],
-        Found::Failed(error) => {
-            let code = exit_of(&error);
-            vec![Step::Row(CompactRow { result: "failed".into(), decision: "error".into(), detail: told(&error), ..blank }, code)]
+        let jobs = scoped.into_plans().into_iter().map(|plan| self.job(plan));
+        let jobs: Vec<CompactJob> = stream::iter(jobs).buffered(self.jobs).filter_map(std::future::ready).collect().await;
+        let exit = jobs.iter().map(|j| j.exit).max()?;
+        Some((blank.of(jobs), exit))
+    }
+
+    /// One job to its end, in a task of its own.
+    async fn job(&self, plan: Plan) -> Option<CompactJob> {
+        let _turn = self.turns.acquire().await.ok()?;
+        if self.signals.exit().is_some() || self.is_paused().await {
+            return None;
         }
-        Found::Plans(plans) => plans.into_iter().map(|plan| Step::Job(Box::new(plan), blank.clone())).collect(),
+        let (act, tally) = (Arc::clone(&self.act), self.tally.clone());
+        let running = AbortOnDropHandle::new(tokio::spawn(async move {
+            let result = act.run(&plan, Some(tally.watcher(plan.input_bytes()))).await;
+            job(&plan, &result)
+        }));
+        Some(running.await.unwrap_or_else(|stopped| CompactJob {
+            exit: Exit::Failed,
+            result: "failed".into(),
+            decision: "request".into(),
+            detail: format!("the job did not end: {stopped}"),
+            ..CompactJob::default()
+        }))
+    }
+
+    /// Whether the table is paused, or that cannot be told.
+    async fn is_paused(&self) -> bool {
+        let why = match self.journal.pauses().await {
+            Err(error) => error.into(),
+            Ok(pauses) => match pauses.0.iter().find(|p| p.table.is_none_or(|t| t == self.view.ident)) {
+                Some(pause) => held(self.view, pause),
+                None => return false,
+            },
+        };
+        // the first reason is the one that is told
+        let _ = self.paused.set(why);
+        true
+    }
+
+    /// After a signal asks the jobs to stop, again and again: one may just be beginning.
+    async fn cancel(&self) -> Infallible {
+        self.signals.asked().await;
+        loop {
+            if let Err(error) = self.act.cancel_all().await {
+                eprintln!("the jobs cannot be asked to stop: {error}");
+            }
+            self.app.clock.sleep(ASK_AGAIN).await;
+        }
     }
 }
 
-impl Step {
-    async fn take(self, act: Option<&Act>, meter: &Meter) -> (CompactRow, Exit) {
-        match (self, act) {
-            (Self::Row(row, code), _) => (row, code),
-            (Self::Job(plan, blank), Some(act)) => carry_out(act, &plan, blank, meter).await,
-            (Self::Job(plan, blank), None) => (planned(&plan, blank), Exit::Done),
-        }
-    }
+fn held(view: &TableView, pause: &Pause) -> Failure {
+    let resume = if pause.table.is_some() { format!("afterwrite resume {}", view.name) } else { "afterwrite resume".to_owned() };
+    let why = format!("{} is paused (`pause` of {}): nothing is rewritten; `{resume}` takes the work up again", view.name, pause.label);
+    Failure::new(Exit::Refused, why)
 }
 
-/// The progress of jobs that run side by side.
-struct Meter {
-    progress: Progress,
+/// Bytes that all jobs together have done.
+#[derive(Clone)]
+struct Tally {
+    bar: Progress,
     done: Arc<AtomicU64>,
 }
 
-async fn carry_out(act: &Act, plan: &Plan, blank: CompactRow, meter: &Meter) -> (CompactRow, Exit) {
-    let (bar, all, own) = (meter.progress.clone(), Arc::clone(&meter.done), Arc::new(AtomicU64::new(0)));
-    let tell = move |bytes: u64| {
-        let more = bytes.saturating_sub(own.fetch_max(bytes, Ordering::Relaxed));
-        bar.at(all.fetch_add(more, Ordering::Relaxed).saturating_add(more));
-    };
-    let watcher: Watcher = Arc::new({
-        let tell = tell.clone();
-        move |done: Done| tell(done.bytes)
-    });
-    let result = act.run(plan, Some(watcher)).await;
-    tell(plan.input_bytes());
-    (row(plan, &result, blank), exit(&result.verdict))
+impl Tally {
+    /// Is told how much of so many bytes a job has done, never less than before.
+    fn watcher(&self, most: u64) -> Watcher {
+        let (tally, so_far) = (self.clone(), AtomicU64::new(0));
+        Arc::new(move |done: Done| {
+            let bytes = done.bytes.min(most);
+            let more = bytes.saturating_sub(so_far.fetch_max(bytes, Ordering::Relaxed));
+            let before = tally.done.fetch_add(more, Ordering::Relaxed);
+            tally.bar.at(before.saturating_add(more));
+        })
+    }
 }
 
-fn planned(plan: &Plan, blank: CompactRow) -> CompactRow {
-    CompactRow {
+/// Tells of partitions: programs of each at once, people of all at the end.
+struct Teller {
+    json: bool,
+    rows: Vec<CompactRow>,
+    exit: Exit,
+}
+
+impl Teller {
+    fn tell(&mut self, row: CompactRow, exit: Exit) -> Result<(), Failure> {
+        self.exit = self.exit.max(exit);
+        match self.json {
+            true => show::print(&show::compacts(&[row], true))?,
+            false => self.rows.push(row),
+        }
+        Ok(())
+    }
+
+    fn end(&self) -> Result<(), Failure> {
+        if !self.json {
+            show::print(&show::compacts(&self.rows, false))?;
+        }
+        Ok(())
+    }
+}
+
+fn planned(plan: &Plan) -> CompactJob {
+    CompactJob {
+        exit: Exit::Done,
         result: "planned".into(),
         decision: plan.reason.clone(),
         files_in: plan.inputs.len() as u64,
         bytes_in: plan.input_bytes(),
         rows: plan.input_records(),
-        ..blank
+        ..CompactJob::default()
     }
 }
 
-fn refused_row(blank: CompactRow, refused: &Refused) -> CompactRow {
-    CompactRow {
-        result: "refused".into(),
-        decision: "refused".into(),
-        refusal: Some(refused.refusal.code().to_owned()),
-        detail: refused.told(),
-        ..blank
-    }
-}
-
-fn row(plan: &Plan, result: &JobResult, blank: CompactRow) -> CompactRow {
-    if let Verdict::Refused { refused } = &result.verdict {
-        return refused_row(blank, refused);
-    }
+fn job(plan: &Plan, result: &JobResult) -> CompactJob {
     let numbers = &result.numbers;
-    let landed = result.verdict == Verdict::Committed;
-    CompactRow {
+    let (refusal, detail) = match &result.verdict {
+        Verdict::Committed => (None, String::new()),
+        Verdict::Refused { refused } => (Some(refused.refusal.code().to_owned()), refused.told()),
+        other => (None, other.note()),
+    };
+    CompactJob {
+        exit: exit(&result.verdict),
+        job: result.job.as_ref().map(|j| j.0.clone()),
         result: result_name(&result.verdict).to_owned(),
         decision: plan.reason.clone(),
-        detail: if landed { String::new() } else { result.verdict.note() },
+        refusal,
+        detail,
         attempt: result.attempt.as_ref().map(|a| a.0.clone()),
         path: numbers.path,
         path_reason: Some(numbers.path_reason.clone()).filter(|r| !r.is_empty()),
@@ -284,7 +290,6 @@ fn row(plan: &Plan, result: &JobResult, blank: CompactRow) -> CompactRow {
         commit_s: seconds(numbers.commit_millis),
         peak_memory: numbers.peak_memory,
         snapshot_id: numbers.snapshot_id.map(|id| id.to_string()),
-        ..blank
     }
 }
 
@@ -297,18 +302,21 @@ fn result_name(verdict: &Verdict) -> &'static str {
         Verdict::Refused { .. } => "refused",
         Verdict::Disproved { .. } => "disproved",
         Verdict::Failed { .. } => "failed",
+        Verdict::Unreachable { .. } => "unreachable",
         Verdict::Stopped { .. } => "stopped",
         Verdict::Cancelled => "cancelled",
         Verdict::Unresolved { .. } => "unknown",
     }
 }
 
-fn exit(verdict: &Verdict) -> Exit {
+/// How a command exits whose job ended so.
+pub fn exit(verdict: &Verdict) -> Exit {
     match verdict {
         Verdict::Committed => Exit::Done,
-        Verdict::Refused { .. } => Exit::Refused,
+        Verdict::Refused { .. } | Verdict::Paused => Exit::Refused,
         Verdict::Busy | Verdict::Replan { .. } | Verdict::Dropped { .. } => Exit::Conflict,
         Verdict::Unresolved { .. } => Exit::Unknown,
-        Verdict::Paused | Verdict::Disproved { .. } | Verdict::Failed { .. } | Verdict::Stopped { .. } | Verdict::Cancelled => Exit::Failed,
+        Verdict::Unreachable { .. } => Exit::Unreachable,
+        Verdict::Disproved { .. } | Verdict::Failed { .. } | Verdict::Stopped { .. } | Verdict::Cancelled => Exit::Failed,
     }
 }

@@ -1,19 +1,16 @@
 //! `inspect`: a table's layout, computed from scratch.
 
-use std::sync::Arc;
-
 use crate::app::App;
 use crate::cli::args::Inspect;
 use crate::cli::{Exit, show};
 use crate::lake::Table;
 use crate::model::policy::Policy;
 use crate::orient::history::Heard;
-use crate::orient::rebuild::recompute;
 use crate::orient::state::TableState;
 use crate::orient::traits;
-use crate::serve::backend::{PartitionRow, TableLayout, label};
+use crate::serve::backend::{PartitionRow, TableLayout};
 
-use super::{Failure, load, policy};
+use super::{Failure, load, policy, scopes};
 
 /// Shows every partition.
 pub async fn run(app: &App, args: &Inspect, json: bool) -> Result<Exit, Failure> {
@@ -37,7 +34,7 @@ pub async fn run(app: &App, args: &Inspect, json: bool) -> Result<Exit, Failure>
     };
     let row = |key: &crate::model::partition::PartitionKey| {
         let traits = traits::traits(&state, key, &policy.cost, now_ms)?;
-        Some(PartitionRow { partition: key.clone(), label: label(key, view.specs.get(&key.spec_id).map(Arc::as_ref)), traits })
+        Some(PartitionRow { partition: key.clone(), label: view.partition_name(key), traits })
     };
     let rows: Vec<PartitionRow> = state.layout.partitions().keys().filter_map(|key| row(&key)).collect();
     show::print(&if json { show::inspect_json(&layout, &rows) } else { show::inspect(&layout, &rows) })?;
@@ -46,7 +43,7 @@ pub async fn run(app: &App, args: &Inspect, json: bool) -> Result<Exit, Failure>
 
 /// The state of a table that was never heard of before.
 pub async fn state(table: &dyn Table, policy: &Policy, now_ms: i64) -> Result<TableState, Failure> {
-    let layout = recompute(table, policy.scale).await?;
+    let layout = scopes::layout(table, policy).await?;
     let last_sequence_number = table.view().last_sequence_number;
     Ok(TableState { layout, heard: Heard::nothing(now_ms), counted: imbl::OrdMap::new(), last_sequence_number })
 }

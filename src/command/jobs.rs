@@ -1,14 +1,15 @@
-//! `jobs`, `cancel`, `undo`, `pause`, `resume`: the journal by hand.
+//! `jobs`, `cancel`, `pause`, `resume`: the journal by hand.
 
-use crate::act::{Job, Journal, Kind, Pause, Query, Role, Verdict, interrupted};
+use crate::act::{Job, Journal, Kind, Pause, Query, interrupted};
 use crate::app::App;
 use crate::cli::args::Jobs;
 use crate::cli::show::JobRow;
 use crate::cli::{Exit, show};
-use crate::model::ident::{MAIN, TableName};
+use crate::model::ident::{MAIN, TableIdent, TableName};
 use crate::model::plan::JobId;
+use crate::ooda::hold::Holds;
 
-use super::{Failure, load, recover};
+use super::{Failure, load};
 
 /// Said of an unfinished job that nobody works on.
 const LEFT: &str = "its process is gone; the next `compact` or `serve` closes it";
@@ -41,7 +42,7 @@ fn row(job: &Job, attempt: Option<String>) -> JobRow {
     JobRow {
         job: job.id.0.clone(),
         table: job.plan.name.to_string(),
-        partition: job.plan.scope.to_string(),
+        partition: Some(&job.numbers.partition).filter(|p| !p.is_empty()).cloned().unwrap_or_else(|| job.plan.scope.to_string()),
         state: job.state.code().to_owned(),
         reason,
         attempt,
@@ -72,37 +73,6 @@ pub async fn cancel(app: &App, job: &str, json: bool) -> Result<Exit, Failure> {
     Err(Failure::new(Exit::Failed, format!("job {job} is {} already", found.state.code())))
 }
 
-/// Rolls a job's commit back. What a dead process left open is closed first: the
-/// job may be among it.
-pub async fn undo(app: &App, job: &str, json: bool) -> Result<Exit, Failure> {
-    let open = recover(app).await?;
-    let act = app.act(Role::Command, app.journal().await?).await?;
-    let undone = act.undo(&JobId(job.to_owned())).await;
-    act.leave().await?;
-    if open {
-        recover(app).await?;
-    }
-    let result = undone.map_err(|error| match error {
-        crate::act::NotUndone::Journal(error) => error.into(),
-        crate::act::NotUndone::Lake(error) => error.into(),
-        other => Failure::new(Exit::Conflict, other.to_string()),
-    })?;
-    if result.verdict != Verdict::Committed {
-        let exit = if matches!(result.verdict, Verdict::Unresolved { .. }) { Exit::Unknown } else { Exit::Conflict };
-        return Err(Failure::new(exit, result.verdict.note()));
-    }
-    let text = match json {
-        true => serde_json::json!({ "job": job, "table": result.table.to_string(), "undone": true }).to_string(),
-        false => format!(
-            "{} is rolled back to the snapshot before job {job}\na running `serve` may rewrite it again after its cooldown; \
-             `afterwrite pause {}` keeps it as it is",
-            result.table, result.table
-        ),
-    };
-    show::print(&text)?;
-    Ok(Exit::Done)
-}
-
 /// Leaves a table, or everything, alone from here on.
 pub async fn pause(app: &App, table: Option<&TableName>, json: bool) -> Result<Exit, Failure> {
     let ident = match table {
@@ -119,26 +89,50 @@ pub async fn pause(app: &App, table: Option<&TableName>, json: bool) -> Result<E
     Ok(Exit::Done)
 }
 
-/// Takes a pause back.
+/// Takes a pause back, and lets go what `undo` keeps of the table.
 pub async fn resume(app: &App, table: Option<&TableName>, json: bool) -> Result<Exit, Failure> {
+    let journal = app.journal().await?;
     let ident = match table {
-        Some(name) => Some(load(app, name, MAIN).await?.view().ident),
+        Some(name) => Some(paused(app, journal.as_ref(), name).await?),
         None => None,
     };
     let label = table.map_or_else(|| "all tables".to_owned(), ToString::to_string);
-    let journal = app.journal().await?;
-    let was = journal.resume(ident.as_ref()).await?;
-    let left = journal.pauses().await?;
+    let mut was = journal.resume(ident.as_ref()).await?;
+    if let Some(ident) = ident {
+        was |= Holds::release(journal.as_ref(), ident, None).await?;
+    }
+    let (pauses, holds) = (journal.pauses().await?, Holds::read(journal.as_ref()).await?);
     if json {
-        let still: Vec<&str> = left.0.iter().map(|pause| pause.label.as_str()).collect();
-        let text = serde_json::json!({ "table": table.map(ToString::to_string), "resumed": was, "still_paused": still }).to_string();
-        show::print(&text)?;
+        let still: Vec<&str> = pauses.0.iter().map(|pause| pause.label.as_str()).collect();
+        let kept: Vec<_> = holds.iter().map(|h| serde_json::json!({ "table": h.name, "partition": h.label })).collect();
+        let text = serde_json::json!({
+            "table": table.map(ToString::to_string), "resumed": was, "still_paused": still, "still_kept": kept,
+        });
+        show::print(&text.to_string())?;
         return Ok(Exit::Done);
     }
     let mut text = if was { format!("resumed: {label}") } else { format!("{label}: there was no such pause") };
-    for pause in left.0 {
+    for pause in pauses.0 {
         text.push_str(&format!("\nstill paused: {}", pause.label));
+    }
+    for hold in holds.iter() {
+        text.push_str(&format!("\nstill kept as `undo` left it, until a writer changes it: {} {}", hold.name, hold.label));
     }
     show::print(&text)?;
     Ok(Exit::Done)
+}
+
+/// The identity of a table that may be gone, or whose catalog may not answer: then
+/// by the name under which it was paused.
+async fn paused(app: &App, journal: &dyn Journal, name: &TableName) -> Result<TableIdent, Failure> {
+    let missing = match load(app, name, MAIN).await {
+        Ok(table) => return Ok(table.view().ident),
+        Err(missing) => missing,
+    };
+    let label = name.to_string();
+    if let Some(ident) = journal.pauses().await?.0.iter().filter(|p| p.label == label).find_map(|p| p.table) {
+        return Ok(ident);
+    }
+    let holds = Holds::read(journal).await?;
+    holds.iter().find(|h| h.name == label).map(|h| h.table).ok_or(missing)
 }

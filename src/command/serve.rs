@@ -8,8 +8,9 @@ use crate::settings::{Server, Settings};
 use crate::telemetry;
 
 use super::Failure;
+use super::signals::Signals;
 
-/// Runs until SIGINT or SIGTERM.
+/// Runs until SIGINT or SIGTERM, then drains; a second signal ends at once.
 pub async fn run(settings: Settings, args: &Serve) -> Result<Exit, Failure> {
     let options = options(&settings.server, args)?;
     let app = App::new(settings).await?;
@@ -24,25 +25,10 @@ pub async fn run(settings: Settings, args: &Serve) -> Result<Exit, Failure> {
     if app.settings.catalogs.is_empty() {
         eprintln!("no catalog is configured: nothing will be looked after; `afterwrite config --example` shows how");
     }
-    until_signal().await?;
-    eprintln!("draining; a second signal ends at once");
-    tokio::select! {
-        () = sidecar.stop() => Ok(Exit::Done),
-        signal = until_signal() => {
-            signal?;
-            Ok(Exit::Interrupted)
-        }
-    }
-}
-
-async fn until_signal() -> Result<(), Failure> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        ended = tokio::signal::ctrl_c() => ended?,
-        _ = terminate.recv() => {}
-    }
-    Ok(())
+    let signals = Signals::listen("draining")?;
+    signals.asked().await;
+    sidecar.stop().await;
+    Ok(Exit::Done)
 }
 
 /// The settings, with what the command line says instead.

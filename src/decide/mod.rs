@@ -13,10 +13,9 @@
 //! 6. [`maturity`]: what a rewrite, or finding nothing, changes for next time.
 //!
 //! Nothing here reads a clock, a table or a random number: the same view gives
-//! the same decision on every machine, and [`explain`] can say why.
+//! the same decision on every machine, with every check that led to it.
 
 pub mod budget;
-pub mod explain;
 pub mod filter;
 pub mod maturity;
 pub mod plan;

@@ -59,3 +59,13 @@ fn an_empty_partition_is_healthy() {
 fn files_at_their_target_are_healthy() {
     assert_eq!(judge(&Given::of(&[(1000, 512 * MIB)]).case()).verdict, Verdict::Not { reason: Reason::Healthy });
 }
+
+#[test]
+fn every_check_is_known_for_what_it_is() {
+    use crate::model::decision::CheckKind::{Filter, Number, Rule};
+    let checks = judge(&Given::small_files(8).case()).checks;
+    let kinds: Vec<_> = checks.iter().map(Check::kind).collect();
+    let of = |filters: usize| std::iter::repeat_n(Filter, filters);
+    let rules = [Number, Number, Rule, Number, Number, Rule, Number, Number, Number, Rule, Rule];
+    assert_eq!(kinds, of(8).chain(rules).collect::<Vec<_>>());
+}

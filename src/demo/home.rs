@@ -54,7 +54,8 @@ impl Home {
         format!("file://{}/warehouse", self.folder)
     }
 
-    fn uri(&self) -> String {
+    /// The catalog's database, as a URI.
+    pub fn uri(&self) -> String {
         format!("sqlite://{}", self.database())
     }
 

@@ -13,7 +13,6 @@ use crate::cli::human;
 use crate::cli::progress::Progress;
 use crate::lake::clock::Clock;
 use crate::model::ident::TableName;
-use crate::model::partition::{PartitionKey, Value};
 use crate::model::plan::{JobId, Path};
 
 /// Between two looks at the journal.
@@ -97,7 +96,7 @@ pub async fn rewritten_bytes(app: &App) -> anyhow::Result<HashMap<TableName, u64
 /// One job in a line: where, why, and what came of it.
 fn line(job: &Job) -> String {
     let numbers = &job.numbers;
-    let place = format!("{}.{} {}", job.plan.name.namespace_path(), job.plan.name.table, place(&job.plan.scope));
+    let place = format!("{}.{} {}", job.plan.name.namespace_path(), job.plan.name.table, place(&job.numbers.partition));
     if job.state != JobState::Committed {
         return format!("{place}: {}", job.note);
     }
@@ -119,11 +118,10 @@ fn line(job: &Job) -> String {
 }
 
 /// The demo's partitions: months, or none.
-fn place(scope: &PartitionKey) -> String {
-    match scope.tuple.first() {
-        None => "(whole)".to_owned(),
-        Some(Some(Value::Int(month))) => format!("{}-{:02}", 1970 + month.div_euclid(12), month.rem_euclid(12) + 1),
-        Some(_) => scope.to_string(),
+fn place(partition: &str) -> &str {
+    match partition {
+        "" | "all" => "(whole)",
+        month => month.split_once('=').map_or(month, |(_, month)| month),
     }
 }
 
@@ -133,8 +131,6 @@ mod tests {
 
     #[test]
     fn a_partition_is_told_as_its_month() {
-        let month = |n| place(&PartitionKey { spec_id: 0, tuple: [Some(Value::Int(n))].into() });
-        assert_eq!([month(0), month(276), month(-1)], ["1970-01", "1993-01", "1969-12"]);
-        assert_eq!(place(&PartitionKey::unpartitioned(0)), "(whole)");
+        assert_eq!(["l_shipdate_month=1993-01", "all", ""].map(place), ["1993-01", "(whole)", "(whole)"]);
     }
 }

@@ -6,6 +6,7 @@ mod home;
 mod live;
 mod load;
 mod measure;
+mod recipes;
 mod report;
 mod rest;
 mod tables;
@@ -22,6 +23,7 @@ use crate::{serve, telemetry};
 
 pub use home::Home;
 pub use measure::Side;
+pub use recipes::Recipes;
 pub use report::{Compared, Report};
 pub use tables::{SIDES, TABLES, WITH, WITHOUT};
 
@@ -83,6 +85,7 @@ pub async fn run(args: &args::Demo, json: bool) -> anyhow::Result<Exit> {
 /// As [`run`].
 pub async fn play(options: &Options) -> anyhow::Result<Report> {
     let home = Home::prepare(options.dir.as_deref())?;
+    eprintln!("the demo's tables lie in {}", home.folder());
     home.create_tables(options.scale).await?;
     let app = App::new(home.settings()?).await?;
     let metrics = telemetry::recorder()?.handle();

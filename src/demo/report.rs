@@ -5,7 +5,8 @@ use serde::Serialize;
 
 use super::home::Home;
 use super::measure::Side;
-use super::tables::{CATALOG, WITH};
+use super::recipes::{Recipes, recipes};
+use super::tables::WITH;
 use crate::cli::human;
 use crate::lake::Pointer;
 
@@ -21,16 +22,28 @@ pub struct Compared {
 }
 
 /// Everything.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Report {
     /// Each table.
     pub tables: Vec<Compared>,
     /// Where they lie.
-    #[serde(skip)]
     pub home: Home,
     /// Where the metadata of each lies.
-    #[serde(skip)]
     pub pointers: Vec<Pointer>,
+}
+
+/// What programs are told.
+#[derive(Serialize)]
+struct Told<'a> {
+    tables: &'a [Compared],
+    /// The folder that everything lies in.
+    dir: &'a str,
+    /// The catalog's database, as a URI.
+    catalog: String,
+    /// The folder of the tables, as a URI.
+    warehouse: String,
+    /// The lines that open it.
+    open: Recipes,
 }
 
 impl Report {
@@ -45,7 +58,13 @@ impl Report {
     /// # Errors
     /// Never: the report is plain data.
     pub fn json(&self) -> serde_json::Result<String> {
-        serde_json::to_string(self)
+        serde_json::to_string(&Told {
+            tables: &self.tables,
+            dir: self.home.folder(),
+            catalog: self.home.uri(),
+            warehouse: self.home.warehouse(),
+            open: self.recipes(),
+        })
     }
 
     /// A table, and the lines that open the warehouse.
@@ -61,36 +80,13 @@ impl Report {
                 table.add_row([if at == 0 { compared.name.as_str() } else { "" }, what, &without, &with]);
             }
         }
-        format!("{table}\n\n{}", self.open())
+        format!("{table}\n\nThe warehouse stays in {}. Open it with\n{}", self.home.folder(), self.recipes().text())
     }
 
-    fn open(&self) -> String {
-        let (database, warehouse) = (self.home.database(), self.home.warehouse());
+    /// The lines that open the warehouse.
+    pub fn recipes(&self) -> Recipes {
         let pointer = self.pointers.iter().find(|p| p.name.namespace_path() == WITH && p.name.table == "lineitem");
-        let metadata = pointer.map_or("", |p| p.metadata_location.as_str());
-        format!(
-            "The warehouse stays in {folder}. Open it with
-
-DuckDB:
-  INSTALL iceberg; LOAD iceberg;
-  SELECT count(*) FROM iceberg_scan('{metadata}');
-
-PyIceberg:
-  from pyiceberg.catalog.sql import SqlCatalog
-  demo = SqlCatalog(\"{CATALOG}\", uri=\"sqlite:///{database}\", warehouse=\"{warehouse}\")
-  print(demo.load_table(\"{WITH}.lineitem\").scan().to_arrow().num_rows)
-
-Spark:
-  spark-sql --packages org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,org.xerial:sqlite-jdbc:3.54.1.0 \\
-    --conf spark.sql.catalog.{CATALOG}=org.apache.iceberg.spark.SparkCatalog \\
-    --conf spark.sql.catalog.{CATALOG}.type=jdbc \\
-    --conf \"spark.sql.catalog.{CATALOG}.uri=jdbc:sqlite:{database}\" \\
-    --conf \"spark.sql.catalog.{CATALOG}.warehouse={warehouse}\" \\
-    --conf spark.sql.catalog.{CATALOG}.jdbc.schema-version=V1 \\
-    -e 'SELECT count(*) FROM {CATALOG}.{WITH}.lineitem'
-",
-            folder = self.home.folder(),
-        )
+        recipes(&self.home.database(), &self.home.warehouse(), pointer.map_or("", |p| p.metadata_location.as_str()))
     }
 }
 

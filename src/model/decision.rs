@@ -45,6 +45,34 @@ pub struct Check {
     pub note: String,
 }
 
+/// What a check is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CheckKind {
+    /// Lets the scope pass, or holds it back.
+    Filter,
+    /// Asks for work when it fires.
+    Rule,
+    /// One of the numbers of a rule.
+    Number,
+    /// A table property that could not be used.
+    Property,
+}
+
+const FILTERS: [&str; 8] = ["refusals", "enabled", "paused", "table-age", "table-bytes", "cooldown", "quiet-window", "in-flight"];
+
+impl Check {
+    /// By its name: a rule's numbers have the rule's and their own.
+    pub fn kind(&self) -> CheckKind {
+        match self.name.as_str() {
+            name if FILTERS.contains(&name) => CheckKind::Filter,
+            name if name.starts_with("property.") => CheckKind::Property,
+            name if name.contains('.') => CheckKind::Number,
+            _ => CheckKind::Rule,
+        }
+    }
+}
+
 /// What was decided.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]

@@ -62,28 +62,116 @@ impl TableName {
 
 impl fmt::Display for TableName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.catalog, self.namespace_path(), self.table)
+        quoted(f, &self.catalog)?;
+        for part in self.namespace.iter().chain([&self.table]) {
+            f.write_str(".")?;
+            quoted(f, part)?;
+        }
+        Ok(())
+    }
+}
+
+/// A part, between backticks where it would not be read back as one part.
+fn quoted(f: &mut fmt::Formatter<'_>, part: &str) -> fmt::Result {
+    match part.contains(['.', '`']) {
+        true => write!(f, "`{}`", part.replace('`', "``")),
+        false => f.write_str(part),
     }
 }
 
 /// Why a text is not a table name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a table name: write `catalog.namespace.table`, each part non-empty")]
+#[error("`{0}` is not a table name: write `catalog.namespace.table`, each part non-empty; a part with a dot in it goes between backticks")]
 pub struct NotATableName(pub String);
 
 impl FromStr for TableName {
     type Err = NotATableName;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let parts: Vec<&str> = text.split('.').collect();
-        match parts.as_slice() {
-            [catalog, namespace @ .., table] if !namespace.is_empty() && parts.iter().all(|p| !p.is_empty()) => {
-                Ok(Self { catalog: (*catalog).into(), namespace: namespace.iter().map(|p| (*p).into()).collect(), table: (*table).into() })
+        let wrong = || NotATableName(text.into());
+        let mut parts = parts(text).ok_or_else(wrong)?;
+        let table = parts.pop().ok_or_else(wrong)?;
+        if parts.len() < 2 {
+            return Err(wrong());
+        }
+        let catalog = parts.remove(0);
+        Ok(Self { catalog, namespace: parts, table })
+    }
+}
+
+/// The parts of a dotted name, none of them empty. A backtick opens a part that goes
+/// on to the next single backtick, as in Spark's SQL.
+fn parts(text: &str) -> Option<Vec<String>> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    loop {
+        let (part, after) = match rest.strip_prefix('`') {
+            Some(inner) => unquote(inner)?,
+            None => {
+                let end = rest.find('.').unwrap_or(rest.len());
+                let (part, after) = rest.split_at_checked(end)?;
+                (part.to_owned(), after)
             }
-            _ => Err(NotATableName(text.into())),
+        };
+        if part.is_empty() {
+            return None;
+        }
+        parts.push(part);
+        match after.strip_prefix('.') {
+            Some(next) => rest = next,
+            None => return after.is_empty().then_some(parts),
+        }
+    }
+}
+
+/// What stands before the closing backtick, and what follows it.
+fn unquote(inner: &str) -> Option<(String, &str)> {
+    let mut part = String::new();
+    let mut rest = inner;
+    loop {
+        let (before, after) = rest.split_once('`')?;
+        part.push_str(before);
+        match after.strip_prefix('`') {
+            Some(next) => {
+                part.push('`');
+                rest = next;
+            }
+            None => return Some((part, after)),
         }
     }
 }
 
 /// The branch that engines write to unless told otherwise.
 pub const MAIN: &str = "main";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(text: &str) -> Option<Vec<String>> {
+        let name: TableName = text.parse().ok()?;
+        Some([name.catalog].into_iter().chain(name.namespace).chain([name.table]).collect())
+    }
+
+    #[test]
+    fn a_name_has_three_parts_or_more_and_backticks_keep_dots_in_one() {
+        let parts = |parts: &[&str]| Some(parts.iter().map(|&p| p.to_owned()).collect());
+        assert_eq!(read("lake.db.t"), parts(&["lake", "db", "t"]));
+        assert_eq!(read("lake.a.b.t x%"), parts(&["lake", "a", "b", "t x%"]));
+        assert_eq!(read("lake.db.`ü.v`"), parts(&["lake", "db", "ü.v"]));
+        assert_eq!(read("lake.`d``.b`.t`"), parts(&["lake", "d`.b", "t`"]));
+        for wrong in ["", "t", "db.t", "lake..t", ".db.t", "lake.db.", "lake.db.`t", "lake.db.`t`x", "lake.db.``", "`a.b.c`"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_is_read_back(catalog in "[a.`]{1,4}", namespace in prop::collection::vec("\\PC{1,4}", 1..3), table in "[`.ü ]{1,5}") {
+            let name = TableName { catalog, namespace, table };
+            prop_assert_eq!(name.to_string().parse::<TableName>(), Ok(name));
+        }
+    }
+}

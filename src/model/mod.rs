@@ -3,6 +3,7 @@
 pub mod decision;
 pub mod event;
 pub mod file;
+pub mod form;
 pub mod ident;
 pub mod killpoint;
 pub mod layout;

@@ -47,6 +47,12 @@ pub enum Conflict {
         /// The first files concerned.
         files: Vec<String>,
     },
+    /// The table's schema has other columns than the outputs were written with:
+    /// plan again.
+    ColumnsChanged {
+        /// The columns that would read otherwise.
+        columns: Vec<String>,
+    },
     /// The table was dropped or another one stands under its name.
     TableGone,
 }

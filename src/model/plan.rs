@@ -120,7 +120,8 @@ impl Plan {
     ///   more would be undone by the rewrite, one fewer (a rollback) would stay
     ///   applied for ever. Equality deletes newer than the planned snapshot are
     ///   the exception: outputs carry that snapshot's sequence number, so such a
-    ///   delete reaches them as it reaches the inputs.
+    ///   delete reaches them as it reaches the inputs. That they have the columns
+    ///   by which it deletes is for the commit to check, which knows the outputs.
     ///
     /// Appends to the partition do not make a plan stale.
     pub fn check(&self, now: &ScopeFiles) -> Result<(), Conflict> {
@@ -161,7 +162,7 @@ impl Plan {
 }
 
 /// How many file names a conflict carries.
-const CONFLICT_SAMPLE: usize = 5;
+pub const CONFLICT_SAMPLE: usize = 5;
 
 /// The upper bound of one job.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

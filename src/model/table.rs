@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::form::Form;
 use super::ident::{TableIdent, TableName};
+use super::partition::{PartitionKey, Value};
 use super::refusal::Refused;
 
 /// What a commit did, by its snapshot summary.
@@ -39,14 +41,36 @@ pub struct SnapshotInfo {
 }
 
 /// Names of a partition spec's fields, for display.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpecInfo {
     /// Spec id.
     pub id: i32,
     /// Field names with their transforms' results, in tuple order.
     pub fields: Vec<String>,
+    /// How their values read, in the same order; a field without one is plain.
+    pub forms: Vec<Form>,
     /// No field, or only void ones: its equality deletes are global.
     pub unpartitioned: bool,
+}
+
+impl SpecInfo {
+    /// A partition for people: `ship_month=1995-03/region="eu"`, or `all` without
+    /// fields. Strings are in quotes, so that no two partitions of one spec share a
+    /// name.
+    pub fn name(&self, key: &PartitionKey) -> String {
+        let field = |at: usize| self.fields.get(at).cloned().unwrap_or_else(|| format!("field{at}"));
+        let parts: Vec<String> = self.values(key).into_iter().enumerate().map(|(at, value)| format!("{}={value}", field(at))).collect();
+        if parts.is_empty() { "all".to_owned() } else { parts.join("/") }
+    }
+
+    /// Its values as [`SpecInfo::name`] spells them.
+    pub fn values(&self, key: &PartitionKey) -> Vec<String> {
+        let tell = |(at, value): (usize, &Option<Value>)| match value {
+            Some(value) => self.forms.get(at).copied().unwrap_or_default().tell(value),
+            None => "NULL".to_owned(),
+        };
+        key.tuple.iter().enumerate().map(tell).collect()
+    }
 }
 
 /// A table's metadata, reduced to what the loop needs.
@@ -80,4 +104,11 @@ pub struct TableView {
     pub created_ms: i64,
     /// What the metadata alone says we must leave alone.
     pub refused: Vec<Refused>,
+}
+
+impl TableView {
+    /// A partition for people; see [`SpecInfo::name`].
+    pub fn partition_name(&self, key: &PartitionKey) -> String {
+        self.specs.get(&key.spec_id).map_or_else(|| SpecInfo::default().name(key), |spec| spec.name(key))
+    }
 }

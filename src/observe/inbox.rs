@@ -125,6 +125,11 @@ impl Inbox {
         heard
     }
 
+    /// Whether a look at this branch of a table waits or is under way.
+    pub fn is_marked(&self, table: &TableName, reference: &str) -> bool {
+        self.inner.queue().is_marked(&Key::new((table.clone(), reference.to_owned())))
+    }
+
     /// What each source has sent.
     pub fn ledger(&self) -> &Arc<Ledger> {
         &self.inner.ledger

@@ -45,10 +45,13 @@ pub struct Row {
     pub dropped: u64,
     /// Records not absorbed yet; `None` for a door that holds nothing back.
     pub lag: Option<u64>,
-    /// Age of the oldest of them, in milliseconds.
+    /// Age of the oldest of them, in milliseconds; `None` also while all of them are
+    /// still with their broker, which does not tell how old they are.
     pub staleness_ms: Option<i64>,
     /// When it was last heard, in milliseconds since the epoch.
     pub heard_ms: Option<i64>,
+    /// What it does, such as where it listens; may be empty.
+    pub state: String,
     /// What is wrong with it now.
     pub problem: Option<String>,
     /// The last records that were parked or dropped, newest first.
@@ -57,6 +60,7 @@ pub struct Row {
 
 #[derive(Default)]
 struct Detail {
+    state: String,
     problem: Option<String>,
     examples: VecDeque<Example>,
 }
@@ -148,6 +152,11 @@ impl Source {
         self.oldest_ms.store(oldest_ms.unwrap_or(i64::MAX), Ordering::Relaxed);
     }
 
+    /// What it does from now on.
+    pub fn set_state(&self, state: String) {
+        self.detail().state = state;
+    }
+
     /// What is wrong, or that nothing is any more.
     pub fn set_problem(&self, problem: Option<String>) {
         self.detail().problem = problem;
@@ -158,9 +167,9 @@ impl Source {
         let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let lag = u64::try_from(self.lag.load(Ordering::Relaxed)).ok();
         let oldest = Some(self.oldest_ms.load(Ordering::Relaxed)).filter(|at| *at != i64::MAX);
-        let (problem, examples) = {
+        let (state, problem, examples) = {
             let detail = self.detail();
-            (detail.problem.clone(), detail.examples.iter().cloned().collect())
+            (detail.state.clone(), detail.problem.clone(), detail.examples.iter().cloned().collect())
         };
         Row {
             door: self.door,
@@ -172,8 +181,13 @@ impl Source {
             parked: get(&self.parked),
             dropped: get(&self.dropped),
             lag,
-            staleness_ms: lag.map(|_| oldest.map_or(0, |at| now_ms.saturating_sub(at).max(0))),
+            staleness_ms: match (lag, oldest) {
+                (None, _) => None,
+                (Some(0), _) => Some(0),
+                (Some(_), oldest) => oldest.map(|at| now_ms.saturating_sub(at).max(0)),
+            },
             heard_ms: Some(self.heard_ms.load(Ordering::Relaxed)).filter(|at| *at != i64::MIN),
+            state,
             problem,
             examples,
         }
@@ -218,6 +232,10 @@ mod tests {
         let row = ledger.rows(400).remove(0);
         assert_eq!((row.received, row.accepted, row.duplicate, row.parked), (3, 1, 2, 0));
         assert_eq!((row.lag, row.staleness_ms, row.heard_ms), (Some(7), Some(300), Some(5)));
+        topic.set_lag(7, None);
+        assert_eq!(topic.row(400).staleness_ms, None);
+        topic.set_lag(0, None);
+        assert_eq!(topic.row(400).staleness_ms, Some(0));
     }
 
     #[test]

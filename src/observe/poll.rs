@@ -69,7 +69,13 @@ pub struct Poller {
     pub limits: Limits,
     /// The branches to look at when a pointer moves.
     pub references: Vec<String>,
+    /// A proxy stands before the catalog: engines whose commits only a poll finds go
+    /// around it.
+    pub proxied: bool,
 }
+
+/// Moves in a row of one table that only polls found, before it is said.
+const GOES_AROUND: u32 = 3;
 
 impl Poller {
     /// Lists the catalog again and again until stopped. A catalog that does not
@@ -108,6 +114,7 @@ impl Poller {
         };
         telemetry::catalog_listed(&self.catalog, true);
         let news = self.roster.listed(&self.catalog, pointers, self.clock.now_ms());
+        news.missed.iter().for_each(|(name, in_a_row)| self.missed(name, *in_a_row));
         let mut found = Found { tables: news.tables, ..Found::default() };
         for pointer in news.moved {
             if self.mark(&pointer.name) {
@@ -126,6 +133,20 @@ impl Poller {
             }
         }
         Ok(found)
+    }
+
+    /// A known table moved, and no look knew. A door may have told of it just now.
+    fn missed(&self, name: &TableName, in_a_row: u32) {
+        if self.references.iter().any(|reference| self.inbox.is_marked(name, reference)) {
+            return self.roster.told(name);
+        }
+        telemetry::commit_missed(&self.catalog);
+        if self.proxied && in_a_row == GOES_AROUND {
+            tracing::warn!(
+                table = %name,
+                "the last {in_a_row} moves of the table were found by polling and not told by the proxy before its catalog: does a writer go around it?"
+            );
+        }
     }
 
     /// A connection that hangs must not stop the polling.

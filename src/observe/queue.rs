@@ -98,6 +98,11 @@ impl Queue {
         }
     }
 
+    /// Whether a look at this branch of a table waits or is under way.
+    pub(super) fn is_marked(&self, key: &Key) -> bool {
+        self.entries.get(key).is_some_and(|entry| entry.looking || entry.pending.is_some())
+    }
+
     /// Marks the event's table. A receipt is kept unless the answer is
     /// [`Heard::Full`], or it is given back to be handed back at once.
     pub(super) fn hear(&mut self, event: Event, receipt: &mut Option<Receipt>, now_ms: i64) -> Heard {

@@ -38,9 +38,16 @@ pub struct CatalogHealth {
 }
 
 #[derive(Default)]
+struct Listed {
+    /// The pointer up to which the table was marked; `None` when it could not be.
+    seen: Option<String>,
+    /// Moves in a row that no door told of.
+    missed: u32,
+}
+
+#[derive(Default)]
 struct Catalog {
-    /// The pointer up to which a table was marked; `None` when it could not be.
-    tables: HashMap<TableName, Option<String>>,
+    tables: HashMap<TableName, Listed>,
     /// Whose metadata lies in a folder, or in the folder below it.
     places: HashMap<Location, BTreeSet<TableName>>,
     listed_ms: Option<i64>,
@@ -61,6 +68,9 @@ pub struct News {
     pub tables: usize,
     /// Tables with another pointer than before, or that were not there.
     pub moved: Vec<Pointer>,
+    /// Those of them that were known, and of whose move no look knew: with the number
+    /// of such moves in a row.
+    pub missed: Vec<(TableName, u32)>,
     /// Tables that are no longer listed.
     pub vanished: Vec<TableName>,
 }
@@ -127,8 +137,17 @@ impl Roster {
     /// A look has read the table at this pointer: the poller need not mark it
     /// for that. A pointer older than the poller's costs one more look, no more.
     pub fn looked(&self, name: &TableName, metadata_location: &str) {
-        if let Some(seen) = self.lock().get_mut(&name.catalog).and_then(|c| c.tables.get_mut(name)) {
-            *seen = Some(metadata_location.to_owned());
+        if let Some(listed) = self.lock().get_mut(&name.catalog).and_then(|c| c.tables.get_mut(name))
+            && listed.seen.as_deref() != Some(metadata_location)
+        {
+            *listed = Listed { seen: Some(metadata_location.to_owned()), missed: 0 };
+        }
+    }
+
+    /// A door told of the table's last move after all.
+    pub(super) fn told(&self, name: &TableName) {
+        if let Some(listed) = self.lock().get_mut(&name.catalog).and_then(|c| c.tables.get_mut(name)) {
+            listed.missed = 0;
         }
     }
 
@@ -141,9 +160,13 @@ impl Roster {
         let mut news = News { tables: pointers.len(), ..News::default() };
         let places = places(&pointers);
         for pointer in pointers {
-            let seen = before.remove(&pointer.name).flatten();
-            let moved = seen.as_ref() != Some(&pointer.metadata_location);
-            known.tables.insert(pointer.name.clone(), seen);
+            let mut listed = before.remove(&pointer.name).unwrap_or_default();
+            let moved = listed.seen.as_ref() != Some(&pointer.metadata_location);
+            if moved && listed.seen.is_some() {
+                listed.missed = listed.missed.saturating_add(1);
+                news.missed.push((pointer.name.clone(), listed.missed));
+            }
+            known.tables.insert(pointer.name.clone(), listed);
             if moved {
                 news.moved.push(pointer);
             }
@@ -160,7 +183,7 @@ impl Roster {
     /// The table is marked for a look at this pointer or a newer one.
     pub(super) fn marked(&self, pointer: Pointer) {
         if let Some(catalog) = self.lock().get_mut(&pointer.name.catalog) {
-            catalog.tables.insert(pointer.name, Some(pointer.metadata_location));
+            catalog.tables.entry(pointer.name).or_default().seen = Some(pointer.metadata_location);
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::broadcast;
 
-use crate::model::event::{Event, Heard};
+use crate::model::event::{Door, Event, Heard};
 use crate::model::ident::{MAIN, TableName};
 use crate::model::partition::PartitionKey;
 use crate::observe::{Entrance, ledger};
@@ -94,7 +94,7 @@ impl Backend for Loop {
 
     async fn why(&self, name: &TableName, filter: Option<&str>) -> Result<Vec<Explained>, Error> {
         let keys: Vec<PartitionKey> = self.with_known(name, MAIN, |page, _| {
-            let named = |key: &PartitionKey| filter.is_none_or(|f| names(f, key, &label(key, page.spec(key))));
+            let named = |key: &PartitionKey| filter.is_none_or(|f| names(f, key, page.spec(key)));
             page.state.layout.partitions().keys().filter(named).collect()
         })?;
         let earlier = if filter.is_some() { EARLIER } else { 0 };
@@ -107,10 +107,26 @@ impl Backend for Loop {
                 found.extend(book.earlier(&last).take(earlier).map(|e| e.as_ref().clone()));
             }
         }
-        match filter {
-            Some(filter) if found.is_empty() => Err(Error::NotFound(format!("{name} has no partition `{filter}` with live files"))),
+        let refused = self.with_known(name, MAIN, |page, _| page.refusals().into_iter().next())?;
+        match (filter, refused) {
+            (_, Some(refused)) if found.is_empty() => Err(refused.into()),
+            (Some(filter), None) if found.is_empty() => Err(Error::NotFound(format!("{name} has no partition `{filter}` with live files"))),
             _ => Ok(found),
         }
+    }
+
+    fn doors(&self) -> Vec<ledger::Row> {
+        let mut rows = self.parts.inbox.ledger().rows(self.now());
+        for catalog in self.parts.roster.health() {
+            let of = |row: &&mut ledger::Row| row.door == Door::Poll && row.source == catalog.catalog;
+            let Some(row) = rows.iter_mut().find(of) else { continue };
+            row.state = match catalog.listed_ms {
+                Some(at_ms) => format!("listed {} tables {} s ago", catalog.tables, self.now().saturating_sub(at_ms).max(0) / 1000),
+                None => "not listed yet".to_owned(),
+            };
+            row.problem = catalog.error;
+        }
+        rows
     }
 
     fn watch(&self) -> broadcast::Receiver<Arc<Explained>> {

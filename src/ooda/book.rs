@@ -19,6 +19,8 @@ use crate::orient::{Absorbed, How};
 use crate::serve::backend::Explained;
 use crate::settings::Warning;
 
+use super::hold::{Hold, Holds};
+
 pub use page::{Await, Page};
 
 /// Decisions kept beside the last one of each partition, over all tables.
@@ -103,6 +105,7 @@ pub struct Book {
     troubles: HashMap<TableName, Trouble>,
     log: VecDeque<Arc<Explained>>,
     pauses: Pauses,
+    holds: Holds,
 }
 
 impl Book {
@@ -179,13 +182,14 @@ impl Book {
     /// Judges a partition as it is known, keeps the decision, and marks when it
     /// is due again. `None` when it has no files.
     pub fn judge(&mut self, name: &TableName, partition: &PartitionKey, now_ms: i64, limits: &BudgetLimits) -> Option<Arc<Explained>> {
+        let paused = self.is_paused(self.pages.get(name)?, partition);
         let page = self.pages.get_mut(name)?;
         let scope = Scope { name: name.clone(), partition: partition.clone() };
         if let Some(at_ms) = page.take_due(partition) {
             self.due.remove(&(at_ms, scope.clone()));
         }
         page.give_up(partition, now_ms);
-        let Some(explained) = page.judge(partition, self.pauses.holds(&page.facts.ident), now_ms, limits) else {
+        let Some(explained) = page.judge(partition, paused, now_ms, limits) else {
             self.waiting.remove(&scope);
             return None;
         };
@@ -207,7 +211,7 @@ impl Book {
     /// The last decision on a partition of a table.
     pub fn decision(&self, name: &TableName, partition: &PartitionKey, now_ms: i64) -> Option<Arc<Explained>> {
         let page = self.pages.get(name)?;
-        page.decision(partition, self.pauses.holds(&page.facts.ident), now_ms)
+        page.decision(partition, self.is_paused(page, partition), now_ms)
     }
 
     /// The decisions on a partition before its last one, newest first, as far as
@@ -217,17 +221,33 @@ impl Book {
         self.log.iter().rev().filter(same).filter(|e| !Arc::ptr_eq(e, last))
     }
 
-    /// Takes the pauses as they stand; tables whose pause changed are due at once.
-    pub fn set_pauses(&mut self, pauses: Pauses) -> BTreeMap<TableName, BTreeSet<PartitionKey>> {
-        if self.pauses == pauses {
+    /// By hand, or because `undo` left it so.
+    fn is_paused(&self, page: &Page, partition: &PartitionKey) -> bool {
+        let ident = page.facts.ident;
+        self.pauses.holds(&ident) || self.holds.keeps(ident, partition, page.state.layout.partition(partition).as_ref())
+    }
+
+    /// Takes the pauses, and what `undo` keeps, as they stand; what changed by it is
+    /// due at once.
+    pub fn set_pauses(&mut self, pauses: Pauses, holds: Holds) -> BTreeMap<TableName, BTreeSet<PartitionKey>> {
+        if (&self.pauses, &self.holds) == (&pauses, &holds) {
             return BTreeMap::new();
+        }
+        let kept = std::mem::replace(&mut self.holds, holds);
+        let other = |hold: &&Hold, than: &Holds| !than.iter().any(|h| h == *hold);
+        let changed = kept.iter().filter(|h| other(h, &self.holds)).chain(self.holds.iter().filter(|h| other(h, &kept)));
+        let named = changed.filter_map(|hold| Some((self.names.get(&hold.table)?.clone(), hold.partition.clone())));
+        let mut due: BTreeMap<TableName, BTreeSet<PartitionKey>> = BTreeMap::new();
+        for (name, partition) in named {
+            due.entry(name).or_default().insert(partition);
         }
         let before = std::mem::replace(&mut self.pauses, pauses);
         let changed = self.pages.iter().filter(|(_, page)| {
             let ident = &page.facts.ident;
             before.holds(ident) != self.pauses.holds(ident)
         });
-        changed.map(|(name, page)| (name.clone(), page.partitions())).collect()
+        due.extend(changed.map(|(name, page)| (name.clone(), page.partitions())));
+        due
     }
 
     /// Partitions that are due. They stay so until they are judged.

@@ -192,7 +192,9 @@ impl Loop {
             JobVerdict::Busy | JobVerdict::Paused | JobVerdict::Unresolved { .. } => {
                 self.with_page(begun, |page| page.hold(scope, 0, now_ms));
             }
-            JobVerdict::Failed { .. } | JobVerdict::Stopped { .. } | JobVerdict::Cancelled => self.failed(begun, policy, plan, result),
+            JobVerdict::Failed { .. } | JobVerdict::Unreachable { .. } | JobVerdict::Stopped { .. } | JobVerdict::Cancelled => {
+                self.failed(begun, policy, plan, result);
+            }
         }
     }
 
@@ -221,7 +223,8 @@ impl Loop {
         let scope = &begun.scope.partition;
         tracing::warn!(table = %plan.name, %scope, verdict = %result.verdict.note(), "job did not land");
         let numbers = &result.numbers;
-        let cheap = matches!(result.verdict, JobVerdict::Failed { .. }) && numbers.wasted_bytes == 0 && numbers.bytes_read == 0;
+        let outside = matches!(result.verdict, JobVerdict::Failed { .. } | JobVerdict::Unreachable { .. });
+        let cheap = outside && numbers.wasted_bytes == 0 && numbers.bytes_read == 0;
         let now_ms = self.now();
         self.with_page(begun, |page| {
             if cheap {
@@ -322,9 +325,11 @@ fn tell(result: &JobResult) {
         JobVerdict::Committed => JobEnd::Committed,
         JobVerdict::Cancelled | JobVerdict::Stopped { .. } => JobEnd::Cancelled,
         JobVerdict::Busy | JobVerdict::Paused | JobVerdict::Replan { .. } | JobVerdict::Dropped { .. } => JobEnd::Yielded,
-        JobVerdict::Refused { .. } | JobVerdict::Disproved { .. } | JobVerdict::Failed { .. } | JobVerdict::Unresolved { .. } => {
-            JobEnd::Failed
-        }
+        JobVerdict::Refused { .. }
+        | JobVerdict::Disproved { .. }
+        | JobVerdict::Failed { .. }
+        | JobVerdict::Unreachable { .. }
+        | JobVerdict::Unresolved { .. } => JobEnd::Failed,
     };
     log(result);
     telemetry::job_ended(end, result.seconds());
@@ -342,16 +347,20 @@ fn tell(result: &JobResult) {
 fn log(result: &JobResult) {
     let Some(job) = &result.job else { return };
     let numbers = &result.numbers;
-    let (table, partition, snapshot) = (&result.table, &result.scope, numbers.snapshot_id);
+    let (table, partition, snapshot) = (&result.table, &numbers.partition, numbers.snapshot_id);
     let (files_in, files_out) = (numbers.files_in, numbers.files_out);
     let (bytes_in, bytes_out, seconds) = (numbers.bytes_in, numbers.bytes_out, result.seconds());
     let outcome = result.verdict.note();
     match &result.verdict {
-        JobVerdict::Refused { .. } | JobVerdict::Disproved { .. } | JobVerdict::Failed { .. } | JobVerdict::Unresolved { .. } => {
-            tracing::warn!(job = job.0, %table, %partition, reason = result.reason, outcome, seconds, "a job failed");
+        JobVerdict::Refused { .. }
+        | JobVerdict::Disproved { .. }
+        | JobVerdict::Failed { .. }
+        | JobVerdict::Unreachable { .. }
+        | JobVerdict::Unresolved { .. } => {
+            tracing::warn!(job = job.0, %table, partition, reason = result.reason, outcome, seconds, "a job failed");
         }
         _ => tracing::info!(
-            job = job.0, %table, %partition, reason = result.reason, outcome, files_in, files_out, bytes_in, bytes_out, seconds, snapshot,
+            job = job.0, %table, partition, reason = result.reason, outcome, files_in, files_out, bytes_in, bytes_out, seconds, snapshot,
             "a job ended"
         ),
     }

@@ -290,7 +290,7 @@ mod tests {
         let before = known(&view(Some(20), &LINE[..2]));
         let mut after = view(Some(30), &LINE[..3]);
         after.name = TableName::new("lake", "db", "other");
-        after.specs.insert(0, Arc::new(crate::model::table::SpecInfo { id: 0, fields: Vec::new(), unpartitioned: true }));
+        after.specs.insert(0, Arc::new(crate::model::table::SpecInfo { id: 0, unpartitioned: true, ..Default::default() }));
         assert_eq!(lineage(Some(&before), &after, SCALE), walk(&[], &[30]));
     }
 

@@ -152,7 +152,7 @@ mod tests {
     fn state(target: u64, small_permille: u32) -> TableState {
         let ident = TableIdent::iceberg(Uuid::from_u128(1));
         let mut layout = TableLayout::empty(ident, "main", SizeScale { target, small_permille });
-        let spec = |id, unpartitioned| (id, SpecInfo { id, fields: Vec::new(), unpartitioned }.into());
+        let spec = |id, unpartitioned| (id, SpecInfo { id, unpartitioned, ..SpecInfo::default() }.into());
         layout.set_specs(&TableView {
             ident,
             name: TableName::new("lake", "db", "t"),

@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde::{Serialize, Serializer};
+use serde_json::json;
 use tokio::sync::broadcast;
 use uuid::Uuid;
 
 use crate::model::decision::Decision;
 use crate::model::event::{Event, Heard};
 use crate::model::ident::TableName;
-use crate::model::partition::PartitionKey;
+use crate::model::partition::{PartitionKey, Value};
 use crate::model::refusal::Refused;
 use crate::model::table::SpecInfo;
 use crate::model::traits::Traits;
-use crate::observe::Entrance;
+use crate::observe::{Entrance, ledger};
 
 /// The loop, as the services see it.
 #[async_trait]
@@ -53,7 +54,8 @@ pub trait Backend: Send + Sync + 'static {
     /// still kept, newest first. See [`names`] for what a filter may be.
     ///
     /// # Errors
-    /// As [`Backend::get_layout`].
+    /// As [`Backend::get_layout`]; a table that is refused as a whole and of which no
+    /// partition is known is told by its refusal.
     async fn why(&self, name: &TableName, filter: Option<&str>) -> Result<Vec<Explained>, Error>;
 
     /// Decisions as they are made.
@@ -61,6 +63,11 @@ pub trait Backend: Send + Sync + 'static {
 
     /// How the process is doing.
     fn health(&self) -> Health;
+
+    /// Every source of events, as it stands.
+    fn doors(&self) -> Vec<ledger::Row> {
+        self.entrance().map(|entrance| entrance.ledger().rows(self.now_ms())).unwrap_or_default()
+    }
 
     /// Where the other doors meet, with the figures of every source; `None` for a
     /// backend that has no other doors.
@@ -151,6 +158,7 @@ pub struct Partitions {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PartitionRow {
     /// Spec and values.
+    #[serde(serialize_with = "exact")]
     pub partition: PartitionKey,
     /// For people; see [`label`].
     pub label: String,
@@ -165,6 +173,7 @@ pub struct Candidate {
     #[serde(serialize_with = "text")]
     pub table: TableName,
     /// Spec and values.
+    #[serde(serialize_with = "exact")]
     pub partition: PartitionKey,
     /// For people.
     pub label: String,
@@ -204,28 +213,39 @@ pub struct Health {
     pub unknown_outcomes: u64,
 }
 
-/// A partition's label: `month=12/region="eu"`, or `all` without fields. Values
-/// are shown in their physical type, strings in quotes, so that no two
-/// partitions of one spec share a label.
+/// A partition's label; see [`SpecInfo::name`].
 pub fn label(key: &PartitionKey, spec: Option<&SpecInfo>) -> String {
-    if key.tuple.is_empty() {
-        return "all".to_owned();
-    }
-    let field = |at: usize| spec.and_then(|s| s.fields.get(at)).cloned().unwrap_or_else(|| format!("field{at}"));
-    let parts = key.tuple.iter().enumerate().map(|(at, value)| format!("{}={}", field(at), value_text(value.as_ref())));
-    parts.collect::<Vec<_>>().join("/")
+    spec.map_or_else(|| SpecInfo::default().name(key), |spec| spec.name(key))
 }
 
-fn value_text(value: Option<&crate::model::partition::Value>) -> String {
-    value.map_or_else(|| "NULL".to_owned(), ToString::to_string)
-}
-
-/// Whether a filter names a partition: its label, its label without quotes, or
-/// its values separated by commas, with or without quotes.
-pub fn names(filter: &str, key: &PartitionKey, label: &str) -> bool {
-    let values = key.tuple.iter().map(|v| value_text(v.as_ref())).collect::<Vec<_>>().join(",");
+/// Whether a filter names a partition: its label or its values separated by commas,
+/// as people read them or as the table's metadata holds them, with or without quotes.
+pub fn names(filter: &str, key: &PartitionKey, spec: Option<&SpecInfo>) -> bool {
+    let read = spec.cloned().unwrap_or_default();
+    let held = SpecInfo { forms: Vec::new(), ..read.clone() };
     let bare = |text: &str| text.replace('"', "");
-    filter == label || filter == values || filter == bare(label) || filter == bare(&values)
+    [read, held].iter().any(|spec| {
+        let (label, values) = (spec.name(key), spec.values(key).join(","));
+        filter == label || filter == values || filter == bare(&label) || filter == bare(&values)
+    })
+}
+
+/// A partition with every value exactly, for any JSON reader: whole numbers of 64
+/// bits are texts, and floating-point numbers are numbers, but for those that JSON
+/// does not have.
+fn exact<S: Serializer>(key: &PartitionKey, serializer: S) -> Result<S::Ok, S::Error> {
+    let float = |v: f64| if v.is_finite() { json!(v) } else { json!(v.to_string()) };
+    let value = |value: &Value| match value {
+        Value::Long(v) => json!({ "long": v.to_string() }),
+        // through its shortest text, so that 0.1 stays 0.1
+        Value::Float(v) => json!({ "float": float(f32::from_bits(*v).to_string().parse().unwrap_or(f64::NAN)) }),
+        Value::Double(v) => json!({ "double": float(f64::from_bits(*v)) }),
+        Value::Uuid(v) => json!({ "uuid": Uuid::from_u128(*v) }),
+        Value::Bytes(v) => json!({ "bytes": v.iter().map(|b| format!("{b:02x}")).collect::<String>() }),
+        other => json!(other),
+    };
+    let tuple: Vec<_> = key.tuple.iter().map(|v| v.as_ref().map(value)).collect();
+    json!({ "spec_id": key.spec_id, "tuple": tuple }).serialize(serializer)
 }
 
 /// As a decimal string: ids must not pass through a double in any JSON reader.
@@ -243,7 +263,7 @@ fn text_or_null<T: std::fmt::Display, S: Serializer>(value: &Option<T>, serializ
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::partition::Value;
+    use crate::model::form::Form;
 
     fn key() -> PartitionKey {
         PartitionKey { spec_id: 1, tuple: Arc::from([Some(Value::Int(12)), None, Some(Value::String("e u".into()))]) }
@@ -251,8 +271,9 @@ mod tests {
 
     #[test]
     fn a_label_names_fields_and_tells_null_from_its_spelling() {
-        let spec = SpecInfo { id: 1, fields: vec!["month".into(), "x".into(), "region".into()], unpartitioned: false };
-        assert_eq!(label(&key(), Some(&spec)), "month=12/x=NULL/region=\"e u\"");
+        let fields = vec!["month".into(), "x".into(), "region".into()];
+        let spec = SpecInfo { id: 1, fields, forms: vec![Form::Month], unpartitioned: false };
+        assert_eq!(label(&key(), Some(&spec)), "month=1971-01/x=NULL/region=\"e u\"");
         assert_eq!(label(&key(), None), "field0=12/field1=NULL/field2=\"e u\"");
         assert_eq!(label(&PartitionKey::unpartitioned(0), None), "all");
         let null = PartitionKey { spec_id: 1, tuple: Arc::from([Some(Value::String("NULL".into()))]) };
@@ -260,9 +281,39 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_is_a_label_or_values_with_or_without_quotes() {
-        let label = label(&key(), None);
-        let filters = [label.as_str(), "field0=12/field1=NULL/field2=e u", "12,NULL,\"e u\"", "12,NULL,e u", "12", ""];
-        assert_eq!(filters.map(|f| names(f, &key(), &label)), [true, true, true, true, false, false]);
+    fn a_filter_is_a_label_or_values_as_read_or_as_held_with_or_without_quotes() {
+        let spec = SpecInfo { id: 1, fields: vec!["m".into()], forms: vec![Form::Month], unpartitioned: false };
+        let named =
+            ["m=1971-01/field1=NULL/field2=\"e u\"", "m=12/field1=NULL/field2=e u", "1971-01,NULL,e u", "12,NULL,\"e u\"", "12,NULL,e u"];
+        assert_eq!(named.map(|f| names(f, &key(), Some(&spec))), [true; 5]);
+        assert_eq!(["12", "", "1971-02,NULL,e u"].map(|f| names(f, &key(), Some(&spec))), [false; 3]);
+    }
+
+    #[test]
+    fn no_value_goes_through_a_double_that_is_none() {
+        let values = [
+            Value::Int(12),
+            Value::Long(9_007_199_254_740_993),
+            Value::Float(0.1_f32.to_bits()),
+            Value::Double(1.5_f64.to_bits()),
+            Value::Double(f64::NAN.to_bits()),
+            Value::Decimal(i128::MAX),
+            Value::Bytes([1, 255].into()),
+            Value::Uuid(7),
+        ];
+        let partition = PartitionKey { spec_id: 1, tuple: values.map(Some).into_iter().chain([None]).collect() };
+        let row = serde_json::to_value(PartitionRow { partition, label: String::new(), traits: Traits::default() }).unwrap();
+        let expected = json!([
+            { "int": 12 },
+            { "long": "9007199254740993" },
+            { "float": 0.1 },
+            { "double": 1.5 },
+            { "double": "NaN" },
+            { "decimal": i128::MAX.to_string() },
+            { "bytes": "01ff" },
+            { "uuid": "00000000-0000-0000-0000-000000000007" },
+            null,
+        ]);
+        assert_eq!(row["partition"], json!({ "spec_id": 1, "tuple": expected }));
     }
 }

@@ -40,7 +40,10 @@ fn page_size(asked: u32) -> usize {
 
 impl From<Error> for Status {
     fn from(error: Error) -> Self {
-        let text = error.to_string();
+        let text = match &error {
+            Error::Refused(refused) => format!("refused ({}): {}", refused.refusal, refused.told()),
+            other => other.to_string(),
+        };
         match error {
             Error::NotFound(_) => Self::not_found(text),
             Error::Refused(_) => Self::failed_precondition(text),
@@ -115,8 +118,7 @@ impl Layout for Layouts {
     }
 
     async fn list_doors(&self, _: Request<v1::ListDoorsRequest>) -> Result<Response<v1::ListDoorsResponse>, Status> {
-        let rows = self.backend.entrance().map(|entrance| entrance.ledger().rows(self.backend.now_ms())).unwrap_or_default();
-        Ok(Response::new(v1::ListDoorsResponse { doors: rows.into_iter().map(map::door).collect() }))
+        Ok(Response::new(v1::ListDoorsResponse { doors: self.backend.doors().into_iter().map(map::door).collect() }))
     }
 
     type WatchDecisionsStream = Pin<Box<dyn Stream<Item = Result<v1::WatchDecisionsResponse, Status>> + Send>>;
@@ -126,7 +128,16 @@ impl Layout for Layouts {
             "" => None,
             text => Some(self.name(text, None)?),
         };
-        let items = BroadcastStream::new(self.backend.watch()).filter_map(move |next| {
+        // before the table is asked for, so that nothing is missed between
+        let made = self.backend.watch();
+        if let Some(name) = &only {
+            match self.backend.get_layout(name, MAIN).await {
+                Err(error @ (Error::NotFound(_) | Error::Refused(_))) => return Err(error.into()),
+                // a catalog that does not answer now may answer later
+                _ => {}
+            }
+        }
+        let items = BroadcastStream::new(made).filter_map(move |next| {
             let item = match next {
                 Ok(made) if only.as_ref().is_none_or(|name| *name == made.decision.name) => Some(Item::Decision(map::decision(&made))),
                 Ok(_) => None,

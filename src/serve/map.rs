@@ -1,7 +1,7 @@
 //! From our words to the protocol's.
 
 use super::backend::{Candidate, Explained, PartitionRow, TableLayout};
-use crate::model::decision::{Check, Reason, Verdict};
+use crate::model::decision::{Check, CheckKind, Reason, Verdict};
 use crate::model::layout::Tier;
 use crate::model::partition::{PartitionKey, Value};
 use crate::model::refusal::Refused;
@@ -92,7 +92,7 @@ fn reason_words(reason: &Reason) -> &'static str {
     match reason {
         Reason::Refused(_) => "refused by name",
         Reason::Disabled => "switched off by the settings or a table property",
-        Reason::Paused => "paused by hand",
+        Reason::Paused => "paused by hand, or kept as `undo` left it until a writer changes it; `resume` takes it up again",
         Reason::TooNew { .. } => "the table was created too recently",
         Reason::TooSmall => "fewer bytes than are worth a job",
         Reason::CoolingDown { .. } => "rewritten too recently, or the last rewrite gained nothing",
@@ -113,7 +113,20 @@ fn until_ms(verdict: &Verdict) -> Option<i64> {
 }
 
 fn check(check: &Check) -> v1::Check {
-    v1::Check { name: check.name.clone(), value: check.value, threshold: check.threshold, passed: check.passed, note: check.note.clone() }
+    let kind = match check.kind() {
+        CheckKind::Filter => v1::check::Kind::Filter,
+        CheckKind::Rule => v1::check::Kind::Rule,
+        CheckKind::Number => v1::check::Kind::Number,
+        CheckKind::Property => v1::check::Kind::Property,
+    };
+    v1::Check {
+        name: check.name.clone(),
+        value: check.value,
+        threshold: check.threshold,
+        passed: check.passed,
+        note: check.note.clone(),
+        kind: kind.into(),
+    }
 }
 
 fn refusal(refused: &Refused) -> v1::Refusal {
@@ -182,5 +195,6 @@ pub(super) fn door(row: ledger::Row) -> v1::Door {
         heard_ms: row.heard_ms,
         problem: row.problem.unwrap_or_default(),
         examples: row.examples.into_iter().map(example).collect(),
+        state: row.state,
     }
 }

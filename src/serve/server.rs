@@ -67,8 +67,10 @@ pub enum Error {
     #[error(transparent)]
     Open(#[from] Refusal),
     /// The address cannot be listened on.
-    #[error("{addr}: {source}; is another afterwrite running? choose another address with --listen")]
+    #[error("{addr}: {source}; is another afterwrite running? choose another address with {option}")]
     Bind {
+        /// The option that names it, and its key in the settings.
+        option: &'static str,
         /// The address.
         addr: SocketAddr,
         /// The cause.
@@ -110,11 +112,11 @@ pub async fn start(backend: Arc<dyn Backend>, options: &Options, metrics: Promet
     }
     let stop = CancellationToken::new();
     let (health, router) = services(&backend, options, &stop).await?;
-    let (grpc, grpc_addr) = bind(options.grpc).await?;
+    let (grpc, grpc_addr) = bind(options.grpc, "--listen or server.listen").await?;
     let mut http_addr = None;
     let mut tasks = Vec::new();
     if let Some(addr) = options.http {
-        let (listener, bound) = bind(addr).await?;
+        let (listener, bound) = bind(addr, "--http or server.http").await?;
         http_addr = Some(bound);
         let router = http::router(backend.clone(), metrics.clone(), Guard(options.token.clone()), options.max_message_bytes);
         let serving = axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
@@ -146,8 +148,8 @@ async fn keep_up(metrics: PrometheusHandle, stop: CancellationToken) {
     }
 }
 
-async fn bind(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), Error> {
-    let failed = |source| Error::Bind { addr, source };
+async fn bind(addr: SocketAddr, option: &'static str) -> Result<(TcpListener, SocketAddr), Error> {
+    let failed = |source| Error::Bind { addr, option, source };
     let listener = TcpListener::bind(addr).await.map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
     Ok((listener, bound))

@@ -1,6 +1,6 @@
 //! Catalogs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use figment::value::{Dict, Value};
@@ -8,6 +8,7 @@ use figment::value::{Dict, Value};
 use super::proxy::{self, Proxy};
 use super::section::Section;
 use super::units;
+use super::uri;
 use crate::model::ident::MAIN;
 
 /// How a catalog is spoken to.
@@ -51,9 +52,11 @@ impl fmt::Debug for Catalog {
     }
 }
 
-pub(super) fn all(mut section: Section<'_>) -> BTreeMap<String, Catalog> {
-    let mut catalogs = BTreeMap::new();
+/// The catalogs, and the names of all that are configured, those with mistakes too.
+pub(super) fn all(mut section: Section<'_>) -> (BTreeMap<String, Catalog>, BTreeSet<String>) {
+    let (mut catalogs, mut named) = (BTreeMap::new(), BTreeSet::new());
     for (name, value) in section.rest() {
+        named.insert(name.clone());
         if name.is_empty() || name.contains('.') {
             section.mistake(&name, "a catalog's name is one part of `catalog.namespace.table`: not empty, without dots");
         }
@@ -62,17 +65,34 @@ pub(super) fn all(mut section: Section<'_>) -> BTreeMap<String, Catalog> {
         }
     }
     proxy::check_addresses(&mut section, &catalogs);
-    catalogs
+    (catalogs, named)
 }
 
 fn one(mut section: Section<'_>) -> Option<Catalog> {
-    let kind = section.read("type", kind);
+    let typed = section.take("type");
+    let kind = match typed {
+        None => {
+            section.mistake("type", "is missing: write `sql` or `rest`");
+            None
+        }
+        Some(value) => kind(&value).map_err(|message| section.mistake("type", message)).ok(),
+    };
     let rest = kind == Some(CatalogKind::Rest);
     let uri = needed(&mut section, "uri", if rest { "https://catalog.example.com/api" } else { "sqlite:///data/catalog.db" });
     let warehouse = match rest {
         true => Some(section.read("warehouse", units::word).unwrap_or_default()),
         false => needed(&mut section, "warehouse", "file:///data/warehouse"),
     };
+    let addresses = match kind {
+        None => [None, None],
+        Some(CatalogKind::Rest) => [uri.as_deref().map(uri::rest), None],
+        Some(CatalogKind::Sql) => [uri.as_deref().map(uri::database), warehouse.as_deref().map(uri::warehouse)],
+    };
+    for (key, checked) in ["uri", "warehouse"].into_iter().zip(addresses) {
+        if let Some(Err(message)) = checked {
+            section.mistake(key, message);
+        }
+    }
     let refs = section.read("refs", units::words).unwrap_or_else(|| vec![MAIN.into()]);
     if refs.iter().any(|name| name != MAIN) {
         section.mistake("refs", format!("only `{MAIN}` is looked after yet: leave the key out"));
@@ -81,9 +101,14 @@ fn one(mut section: Section<'_>) -> Option<Catalog> {
     let mut properties = BTreeMap::new();
     let rest = section.rest();
     flatten(&mut section, "", rest, &mut properties);
+    if let Some(Err(message)) = properties.get(S3_ENDPOINT).map(|url| uri::endpoint(url)) {
+        section.mistake(S3_ENDPOINT, message);
+    }
     let proxy = proxy.and_then(|value| Proxy::from_section(section.nested("proxy", value), uri.as_deref(), &properties));
     Some(Catalog { kind: kind.unwrap_or(CatalogKind::Sql), uri: uri?, warehouse: warehouse?, properties, refs, proxy })
 }
+
+const S3_ENDPOINT: &str = "s3.endpoint";
 
 fn kind(value: &Value) -> units::Read<CatalogKind> {
     match units::text(value)?.as_str() {

@@ -17,8 +17,10 @@ mod proxy;
 mod resolve;
 mod section;
 mod server;
+mod shown;
 mod table;
 mod units;
+mod uri;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,7 +30,7 @@ use figment::Figment;
 use figment::providers::{Format, Toml};
 use figment::value::{Dict, Tag, Value};
 
-use crate::model::policy::BudgetLimits;
+use crate::model::policy::{BudgetLimits, Policy};
 use section::Section;
 
 pub use cache::Cache;
@@ -148,8 +150,15 @@ impl Settings {
             let topics: Vec<String> = kafka.topics.iter().map(|t| format!("{} ({})", t.topic, t.format)).collect();
             lines.push(format!("kafka    {name}: {} of {} as {}", topics.join(", "), kafka.brokers, kafka.group));
         }
+        if self.server.token.is_some() {
+            lines.push("token    is asked of callers".to_owned());
+        }
+        for (at, (key, value)) in self.shown_defaults().into_iter().enumerate() {
+            lines.push(format!("{:<8} {key} = {value}", if at == 0 { "defaults" } else { "" }));
+        }
         for rule in &self.tables {
             lines.push(format!("table    {}", rule.pattern));
+            lines.extend(rule.policy.shown().into_iter().map(|(key, value)| format!("         {key} = {value}")));
         }
         lines.join("\n")
     }
@@ -171,14 +180,22 @@ impl Settings {
                 let topics: Vec<_> = k.topics.iter().map(|t| serde_json::json!({ "topic": t.topic, "format": t.format.name(), "catalog": t.catalog })).collect();
                 serde_json::json!({ "name": name, "brokers": k.brokers, "group": k.group, "topics": topics, "dead_letter": k.dead_letter })
             }).collect::<Vec<_>>(),
-            "tables": self.tables.iter().map(|rule| rule.pattern.as_str()).collect::<Vec<_>>(),
+            "defaults": self.shown_defaults().into_iter().collect::<BTreeMap<_, _>>(),
+            "tables": self.tables.iter().map(|rule| {
+                serde_json::json!({ "match": rule.pattern, "sets": rule.policy.shown().into_iter().collect::<BTreeMap<_, _>>() })
+            }).collect::<Vec<_>>(),
         })
+    }
+
+    /// What holds for a table that no pattern names and that has no properties.
+    fn shown_defaults(&self) -> Vec<(&'static str, String)> {
+        PolicySettings::of(&self.defaults.over(Policy::default())).shown()
     }
 
     fn from_section(mut top: Section<'_>, environment: &BTreeMap<String, String>) -> Self {
         let instance = top.read("instance", units::word);
         let server = Server::from_section(top.section("server"));
-        let catalogs = catalog::all(top.section("catalog"));
+        let (catalogs, named) = catalog::all(top.section("catalog"));
         let settings = Self {
             instance,
             server,
@@ -189,10 +206,27 @@ impl Settings {
             poll: Poll::from_section(top.section("poll")),
             budget: budget::from_section(top.section("budget")),
             defaults: PolicySettings::from_section(top.section("defaults")),
-            tables: table::all(&mut top),
+            tables: table::all(&mut top, &named),
         };
+        settings.check_addresses(&mut top);
         top.finish();
         settings
+    }
+}
+
+impl Settings {
+    /// Two doors cannot have one address.
+    fn check_addresses(&self, top: &mut Section<'_>) {
+        let mut taken = vec![(self.server.listen, "server.listen".to_owned())];
+        let proxies = self.catalogs.iter().filter_map(|(name, c)| Some((c.proxy.as_ref()?.listen, format!("catalog.{name}.proxy.listen"))));
+        for (address, key) in std::iter::once((self.server.http, "server.http".to_owned())).chain(proxies) {
+            // among themselves the proxies were checked before
+            let other = taken.iter().find(|(at, other)| *at == address && address.port() != 0 && !other.ends_with(".proxy.listen"));
+            if let Some((_, other)) = other {
+                top.mistake(&key, format!("{address} is the address of {other} already"));
+            }
+            taken.push((address, key));
+        }
     }
 }
 

@@ -123,7 +123,8 @@ mod tests {
     use crate::settings::{Proxy, Settings};
 
     fn read(catalog: &str, proxy: &str) -> Result<Option<Proxy>, Vec<String>> {
-        let text = format!("[catalog.lake]\ntype = \"sql\"\nwarehouse = \"w\"\n{catalog}\n[catalog.lake.proxy]\n{proxy}");
+        let kind = if catalog.contains("http") { "rest" } else { "sql" };
+        let text = format!("[catalog.lake]\ntype = \"{kind}\"\nwarehouse = \"w\"\n{catalog}\n[catalog.lake.proxy]\n{proxy}");
         match Settings::read(&text, []) {
             Ok(settings) => Ok(settings.catalogs["lake"].proxy.clone()),
             Err(error) => {
@@ -154,7 +155,7 @@ mod tests {
         let other = Proxy { upstream: "https://other".into(), heal: false, heal_deadline_ms: 5_000, ..expected };
         assert_eq!(read(SQL, "upstream = \"https://other\"\nheal = false\nheal-deadline = \"5s\"").unwrap(), Some(other));
         assert_eq!(
-            Settings::read("[catalog.lake]\ntype = \"sql\"\nuri = \"u\"\nwarehouse = \"w\"", []).unwrap().catalogs["lake"].proxy,
+            Settings::read("[catalog.lake]\ntype = \"sql\"\nuri = \"sqlite:c.db\"\nwarehouse = \"w\"", []).unwrap().catalogs["lake"].proxy,
             None
         );
     }
@@ -217,7 +218,7 @@ mod tests {
     fn two_proxies_have_two_addresses() {
         let two = |listen: &str| {
             let one = |name: &str| {
-                format!("[catalog.{name}]\ntype = \"sql\"\nuri = \"http://{name}\"\nwarehouse = \"w\"\nproxy.listen = \"{listen}\"\n")
+                format!("[catalog.{name}]\ntype = \"rest\"\nuri = \"http://{name}\"\nwarehouse = \"w\"\nproxy.listen = \"{listen}\"\n")
             };
             Settings::read(&format!("{}{}", one("a"), one("b")), [])
         };
@@ -233,7 +234,7 @@ mod tests {
     #[test]
     fn the_environment_reaches_it() {
         let set = [("AFTERWRITE_CATALOG__LAKE__PROXY__HEAL_DEADLINE".to_string(), "7s".to_string())];
-        let text = format!("[catalog.lake]\ntype = \"sql\"\nwarehouse = \"w\"\n{HTTP}");
+        let text = format!("[catalog.lake]\ntype = \"rest\"\nwarehouse = \"w\"\n{HTTP}");
         let settings = Settings::read(&text, set).unwrap();
         assert_eq!(settings.catalogs["lake"].proxy.as_ref().map(|p| p.heal_deadline_ms), Some(7_000));
     }

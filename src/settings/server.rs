@@ -47,7 +47,7 @@ impl Server {
             http: section.read("http", address).unwrap_or(default.http),
             tls_cert: section.read("tls_cert", units::word).map(PathBuf::from),
             tls_key: section.read("tls_key", units::word).map(PathBuf::from),
-            token: section.read("token", units::word),
+            token: section.read("token", super::uri::token),
             insecure: section.read("insecure", units::flag).unwrap_or(default.insecure),
             max_message_bytes: section.read("max_message_bytes", units::some_size).unwrap_or(default.max_message_bytes),
         };

@@ -1,5 +1,7 @@
 //! What holds for the tables of a pattern.
 
+use std::collections::BTreeSet;
+
 use figment::value::Value;
 
 use super::policy::PolicySettings;
@@ -29,12 +31,13 @@ fn as_path(name: &str) -> String {
     name.replace('.', "/")
 }
 
-pub(super) fn all(top: &mut Section<'_>) -> Vec<TableRule> {
+/// `catalogs` are the names that are configured.
+pub(super) fn all(top: &mut Section<'_>, catalogs: &BTreeSet<String>) -> Vec<TableRule> {
     match top.take("table") {
         None => Vec::new(),
         Some(Value::Array(_, rules)) => {
             let numbered = rules.into_iter().enumerate();
-            numbered.filter_map(|(place, value)| one(top.nested(&format!("table[{place}]"), value))).collect()
+            numbered.filter_map(|(place, value)| one(top.nested(&format!("table[{place}]"), value), catalogs)).collect()
         }
         Some(_) => {
             top.mistake("table", "expected a list of tables: write [[table]]");
@@ -43,22 +46,28 @@ pub(super) fn all(top: &mut Section<'_>) -> Vec<TableRule> {
     }
 }
 
-fn one(mut section: Section<'_>) -> Option<TableRule> {
+fn one(mut section: Section<'_>, catalogs: &BTreeSet<String>) -> Option<TableRule> {
     let pattern = match section.take("match") {
         None => Err("is missing: write for example \"lake.sales.*\"".to_string()),
-        Some(value) => pattern(&value),
+        Some(value) => pattern(&value, catalogs),
     };
     let pattern = pattern.map_err(|message| section.mistake("match", message)).ok();
     let policy = PolicySettings::from_section(section);
     Some(TableRule { pattern: pattern?, policy })
 }
 
-/// A pattern of too few parts would match no table at all.
-fn pattern(value: &Value) -> units::Read<String> {
+/// A pattern of too few parts, or of a catalog that is not configured, would match no
+/// table at all.
+fn pattern(value: &Value, catalogs: &BTreeSet<String>) -> units::Read<String> {
     let pattern = units::word(value)?;
     let parts = pattern.split('.').count();
     if parts < 3 && !pattern.contains("**") {
         return Err(format!("`{pattern}` can match no table: write three parts, catalog.namespace.table, or ** for any number of them"));
+    }
+    let first = pattern.split('.').next().unwrap_or_default();
+    if !catalogs.iter().any(|name| glob_match::glob_match(first, name)) {
+        let known = if catalogs.is_empty() { "none".to_owned() } else { catalogs.iter().cloned().collect::<Vec<_>>().join(", ") };
+        return Err(format!("`{pattern}` can match no table: no catalog `{first}` is configured; known: {known}"));
     }
     Ok(pattern)
 }

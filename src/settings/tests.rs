@@ -113,7 +113,7 @@ fn mistakes_say_what_to_write() {
     assert_eq!(message("server = 5"), "expected a table");
     assert_eq!(message("table = 5"), "expected a list of tables: write [[table]]");
     assert_eq!(
-        message("[catalog.\"a.b\"]\ntype = \"sql\"\nuri = \"u\"\nwarehouse = \"w\""),
+        message("[catalog.\"a.b\"]\ntype = \"sql\"\nuri = \"sqlite:c.db\"\nwarehouse = \"w\""),
         "a catalog's name is one part of `catalog.namespace.table`: not empty, without dots"
     );
     let error = read("[cache]\nsize = 1").unwrap_err().to_string();
@@ -185,12 +185,12 @@ fn a_catalog_can_be_set_from_the_environment_alone() {
 
 #[test]
 fn catalog_properties_are_one_name_quoted_or_not() {
-    let catalog = |lines: &str| read(&format!("[catalog.lake]\ntype = \"sql\"\nuri = \"u\"\nwarehouse = \"w\"\n{lines}"));
+    let catalog = |lines: &str| read(&format!("[catalog.lake]\ntype = \"sql\"\nuri = \"sqlite:c.db\"\nwarehouse = \"w\"\n{lines}"));
     let plain = catalog("s3.endpoint = \"http://h\"\ns3.region = \"x\"\n").unwrap();
     let quoted = catalog("\"s3.endpoint\" = \"http://h\"\n\"s3.region\" = \"x\"\n").unwrap();
     assert_eq!(plain.catalogs, quoted.catalogs);
     assert_eq!(plain.catalogs["lake"].properties["s3.endpoint"], "http://h");
-    let found = mistakes(catalog("\"s3.endpoint\" = \"a\"\ns3.endpoint = \"b\"\ns3.list = [1]"));
+    let found = mistakes(catalog("\"s3.endpoint\" = \"http://a\"\ns3.endpoint = \"http://b\"\ns3.list = [1]"));
     let keys: Vec<_> = found.iter().map(|(key, _)| key.as_str()).collect();
     assert_eq!(keys, ["catalog.lake.s3.list", "catalog.lake.s3.endpoint"]);
 }
@@ -215,6 +215,10 @@ fn patterns_hold_in_their_order_field_by_field() {
     let toml = r#"
         [defaults]
         cooldown = "1s"
+        [catalog.lake]
+        type = "sql"
+        uri = "sqlite:///c.db"
+        warehouse = "file:///w"
         [[table]]
         match = "lake.sales.*"
         act = true
@@ -330,4 +334,63 @@ fn a_rest_catalog_needs_no_warehouse_and_shows_no_credential() {
     }
     let message = mistakes(read("[catalog.r]\ntype = \"rest\"")).remove(0).1;
     assert_eq!(message, "is missing: write for example \"https://catalog.example.com/api\"");
+}
+
+#[test]
+fn what_cannot_work_is_told_when_it_is_read_and_all_at_once() {
+    let toml = r#"
+        [server]
+        http = "127.0.0.1:7411"
+        token = "two words"
+        [catalog.a]
+        type = "sql"
+        uri = "mysql://u:s3cret@h/d"
+        warehouse = "hdfs://n/w"
+        s3.endpoint = "minio:9000"
+        [catalog.b]
+        type = "rest"
+        uri = "https://h/api/v1"
+        proxy.listen = "127.0.0.1:7411"
+        [catalog.c]
+        uri = "sqlite:///c.db"
+        [[table]]
+        match = "d.sales.*"
+        [[table]]
+        match = "**"
+        [[table]]
+        match = "*.sales.*"
+    "#;
+    let found = mistakes(read(toml));
+    let keys: Vec<&str> = found.iter().map(|(key, _)| key.as_str()).collect();
+    let expected = [
+        "server.token",
+        "catalog.a.uri",
+        "catalog.a.warehouse",
+        "catalog.a.s3.endpoint",
+        "catalog.b.uri",
+        "catalog.c.type",
+        "catalog.c.warehouse",
+        "table[0].match",
+        "server.http",
+        "catalog.b.proxy.listen",
+    ];
+    assert_eq!(keys, expected, "{found:?}");
+    assert_eq!(found[7].1, "`d.sales.*` can match no table: no catalog `d` is configured; known: a, b, c");
+    assert_eq!(found[8].1, "127.0.0.1:7411 is the address of server.listen already");
+    assert!(!found.iter().any(|(_, message)| message.contains("s3cret")), "{found:?}");
+}
+
+#[test]
+fn the_summary_says_what_holds_for_every_table_and_for_each_pattern() {
+    let toml = "[catalog.lake]\ntype = \"sql\"\nuri = \"sqlite:c.db\"\nwarehouse = \"w\"\n[defaults]\ncooldown = \"2m\"\n[[table]]\nmatch = \"lake.ns.*\"\nact = true";
+    let settings = read(toml).unwrap();
+    let text = settings.summary();
+    for line in
+        ["defaults enabled = true", "         act = false", "         cooldown = \"2m\"", "table    lake.ns.*", "         act = true"]
+    {
+        assert!(text.lines().any(|l| l == line), "{line}: {text}");
+    }
+    let json = settings.summary_json();
+    assert_eq!(json["defaults"]["cooldown"], "\"2m\"");
+    assert_eq!(json["tables"], serde_json::json!([{ "match": "lake.ns.*", "sets": { "act": "true" } }]));
 }

@@ -139,6 +139,11 @@ pub fn catalog_listed(catalog: &str, answered: bool) {
     gauge!(CATALOG_UP, "catalog" => catalog.to_owned()).set(if answered { 1.0 } else { 0.0 });
 }
 
+/// A poll found a table moved of which no door had told.
+pub fn commit_missed(catalog: &str) {
+    counter!(COMMITS_MISSED, "catalog" => catalog.to_owned()).increment(1);
+}
+
 /// What a look led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Looked {
@@ -267,6 +272,7 @@ pub fn conflicted(conflict: &Conflict) {
         Conflict::MetadataMoved => "metadata-moved",
         Conflict::DeletesChanged { .. } => "deletes-changed",
         Conflict::InputGone { .. } => "input-gone",
+        Conflict::ColumnsChanged { .. } => "columns-changed",
         Conflict::TableGone => "table-gone",
     };
     counter!(CONFLICTS, "kind" => kind).increment(1);

@@ -43,6 +43,7 @@ metrics! {
     SOURCE_LAG = Gauge(labelled) "afterwrite_source_lag": "Records of a source that are not absorbed yet",
     SOURCE_STALENESS = Gauge(labelled) "afterwrite_source_staleness_seconds": "Age of the oldest record of a source that was read and is not absorbed",
     LISTINGS = Counter(labelled) "afterwrite_catalog_listings_total": "Listings of a catalog by the poller, by result",
+    COMMITS_MISSED = Counter(labelled) "afterwrite_commits_missed_total": "Moves of known tables that a poll found and no door had told of, by catalog",
     CATALOG_UP = Gauge(labelled) "afterwrite_catalog_up": "1 when the catalog answered its last listing, else 0",
     INBOX_PENDING = Gauge "afterwrite_inbox_pending": "Tables marked for a look that has not begun",
     INBOX_LOOKING = Gauge "afterwrite_inbox_looking": "Looks under way",

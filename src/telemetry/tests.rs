@@ -33,6 +33,29 @@ fn an_event_is_counted_by_door_and_result() {
 }
 
 #[test]
+fn a_source_tells_its_lag_its_staleness_and_what_became_of_its_records() {
+    let figures = SourceFigures {
+        received: 9,
+        accepted: 4,
+        duplicate: 3,
+        ignored: 2,
+        parked: 1,
+        dropped: 5,
+        lag: Some(7),
+        staleness_ms: Some(1_500),
+    };
+    let text = rendered(|| source(Door::Kafka, "commits", &figures));
+    let of = |result: &str, count: u64| {
+        format!("afterwrite_source_events_total{{door=\"kafka\",source=\"commits\",result=\"{result}\"}} {count}")
+    };
+    for (result, count) in [("received", 9), ("accepted", 4), ("duplicate", 3), ("ignored", 2), ("parked", 1), ("dropped", 5)] {
+        assert!(text.contains(&of(result, count)), "{text}");
+    }
+    assert!(text.contains("afterwrite_source_lag{door=\"kafka\",source=\"commits\"} 7"), "{text}");
+    assert!(text.contains("afterwrite_source_staleness_seconds{door=\"kafka\",source=\"commits\"} 1.5"), "{text}");
+}
+
+#[test]
 fn a_metric_without_labels_is_there_before_anything_happens() {
     let text = rendered(describe_all);
     assert!(text.contains("# HELP afterwrite_unknown_outcomes_open Commits whose outcome is not known yet"), "{text}");

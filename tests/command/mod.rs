@@ -1,5 +1,6 @@
 //! The binary as its users call it: what it prints, and how it exits.
 
+mod ending;
 mod refusals;
 mod serving;
 mod settings;

@@ -61,7 +61,9 @@ async fn an_address_that_is_taken_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let ended = place.run(&["serve", "--listen", &address, "--http", "127.0.0.1:0"]).await.expect(1);
-    assert!(ended.err.contains(&address) && ended.err.contains("is another afterwrite running?"), "{}", ended.err);
+    assert!(ended.err.contains(&address) && ended.err.contains("choose another address with --listen or server.listen"), "{}", ended.err);
+    let ended = place.run(&["serve", "--listen", "127.0.0.1:0", "--http", &address]).await.expect(1);
+    assert!(ended.err.contains(&address) && ended.err.contains("choose another address with --http or server.http"), "{}", ended.err);
     place.assert_settled().await;
 }
 
@@ -134,7 +136,7 @@ async fn a_report_leads_to_a_rewrite_that_why_and_watch_explain() {
     // the last decision on the partition first, then those before it
     assert!(made.iter().all(|m| keys(m) == expected && m["partition"] == "p=8"), "{made:?}");
     assert_eq!((&made[0]["verdict"], &made[0]["act"]), (&json!("not"), &json!(true)));
-    assert_eq!(keys(&made[0]["checks"][0]), ["name", "note", "passed", "threshold", "value"]);
+    assert_eq!(keys(&made[0]["checks"][0]), ["kind", "name", "note", "passed", "threshold", "value"]);
     let seen: Value = serde_json::from_str(&seen.join().unwrap()[0]).unwrap();
     assert_eq!((keys(&seen), &seen["table"]), (expected.to_vec(), &json!(NAME)));
     watching.kill().unwrap();
@@ -142,6 +144,9 @@ async fn a_report_leads_to_a_rewrite_that_why_and_watch_explain() {
 
     ask(&["why", NAME, "p=9"]).await.expect(7);
     ask(&["why", "lake.ns.gone"]).await.expect(7);
+    let gone = ask(&["watch", "lake.ns.gone"]).await.expect(7);
+    assert!(gone.err.contains("lake.ns.gone is not known: no catalog lists it"), "{}", gone.err);
+    ask(&["watch", "sea.ns.t"]).await.expect(7);
     ask(&["report", "sea.ns.t"]).await.expect(7);
     assert_eq!(serving.terminate().await, Some(0));
     let nobody = ask(&["why", NAME]).await.expect(6);
@@ -181,4 +186,93 @@ async fn commands_ask_where_serve_listens_by_default() {
     assert!(listens.starts_with("grpc     127.0.0.1:7411\nhttp     127.0.0.1:7412\n"), "{listens}");
     assert!(asked(&["serve", "--help"]).await.contains("[default: 127.0.0.1:7411]"));
     assert!(asked(&["why", "--help"]).await.contains("[default: http://127.0.0.1:7411]"));
+}
+
+#[tokio::test]
+async fn what_was_undone_is_not_done_again_until_a_writer_changes_it() {
+    let place = Place::new(DEAF);
+    let table = small(&place).await;
+    let serving = place.serve().await;
+    let server = serving.grpc.clone();
+    let snapshots = async || table.load().await.loaded.metadata.snapshots().count();
+    until("the rewrite of p=7", async || (snapshots().await == 6).then_some(())).await;
+    until("its end", async || (place.run(&["jobs", "--json"]).await.expect(0).each("state") == ["committed"]).then_some(())).await;
+    let job = place.run(&["jobs", "--json"]).await.expect(0).each("job")[0].as_str().unwrap().to_owned();
+    let undone = place.run(&["undo", &job]).await.expect(0);
+    assert!(
+        undone.out.contains("`serve` keeps p=7 as it is now until a writer changes it, or until `afterwrite resume lake.ns.t`"),
+        "{}",
+        undone.out
+    );
+    let head = table.head().await;
+    place.run(&["report", NAME, "--server", &server]).await.expect(0);
+    let why = async || place.run(&["why", NAME, "p=7", "--server", &server, "--json"]).await.expect(0).lines().remove(0);
+    until("the decision on what was undone", async || {
+        let made = why().await;
+        (made["reason"] == "paused" && made["traits"]["data_files"] == 3).then_some(())
+    })
+    .await;
+    // longer than a round of the loop, and another partition is free
+    table.append([row(20, "x", 8)]).await;
+    place.run(&["report", NAME, "--server", &server]).await.expect(0);
+    until("the rewrite of p=8", async || {
+        let shown = place.run(&["inspect", NAME, "--json"]).await.expect(0).lines();
+        (shown[2]["traits"]["data_files"] == 1).then_some(())
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!((&why().await["reason"], &why().await["traits"]["data_files"]), (&json!("paused"), &json!(3)));
+    assert_ne!(table.head().await, head);
+
+    table.append([row(21, "y", 7)]).await;
+    place.run(&["report", NAME, "--server", &server]).await.expect(0);
+    until("the rewrite of p=7 after a writer", async || {
+        let shown = place.run(&["inspect", NAME, "--json"]).await.expect(0).lines();
+        (shown[1]["traits"]["data_files"] == 1).then_some(())
+    })
+    .await;
+    assert_eq!(serving.terminate().await, Some(0));
+    let kept = place.run(&["resume", NAME, "--json"]).await.expect(0).lines();
+    assert_eq!(kept, [json!({ "table": NAME, "resumed": true, "still_paused": [], "still_kept": [] })]);
+}
+
+#[tokio::test]
+async fn why_names_the_refusal_of_a_table_without_files() {
+    let place = Place::new(DEAF);
+    crate::fixture::Table::plain().v3().in_sqlite(place.path()).create().await;
+    let serving = place.serve().await;
+    let told = until("the look at the table", async || {
+        let told = place.run(&["why", NAME, "--server", &serving.grpc]).await;
+        (told.code != Some(7)).then_some(told)
+    })
+    .await
+    .expect(3);
+    assert!(
+        told.err.contains("refused (format-version): ") && told.err.contains("compact it with an engine that writes this format"),
+        "{}",
+        told.err
+    );
+    assert_eq!(serving.terminate().await, Some(0));
+}
+
+#[tokio::test]
+async fn every_door_shows_before_anything_is_heard_with_what_it_does() {
+    let place = Place::new("[poll]\nmin = \"1h\"\nmax = \"1h\"");
+    // a catalog without tables: the poller has nothing to mark
+    let table = small(&place).await;
+    drop(table);
+    let serving = place.serve().await;
+    let doors = until("the listing of the catalog", async || {
+        let doors = place.run(&["doors", "--server", &serving.grpc, "--json"]).await.expect(0).lines();
+        doors.iter().any(|d| d["state"].as_str().is_some_and(|s| s.starts_with("listed 1 tables "))).then_some(doors)
+    })
+    .await;
+    let named: Vec<_> = doors.iter().map(|d| (d["door"].as_str().unwrap(), d["source"].as_str().unwrap())).collect();
+    assert_eq!(named, [("grpc", ""), ("http", "/v1/commits"), ("poll", "lake")]);
+    let address = serving.grpc.strip_prefix("http://").unwrap();
+    assert_eq!((&doors[0]["state"], &doors[0]["heard_ms"]), (&json!(format!("listens on {address}")), &Value::Null));
+    assert_eq!(doors[1]["state"], json!(format!("listens on {}", serving.http)));
+    let text = place.run(&["doors", "--server", &serving.grpc]).await.expect(0).out;
+    assert!(text.contains("never") && text.contains("listens on "), "{text}");
+    assert_eq!(serving.terminate().await, Some(0));
 }

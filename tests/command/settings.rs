@@ -36,6 +36,7 @@ async fn config_shows_what_holds_and_its_example_is_a_settings_file() {
         "cache_bytes",
         "catalogs",
         "concurrent_jobs",
+        "defaults",
         "gb_hours_per_hour",
         "grpc",
         "http",
@@ -48,8 +49,10 @@ async fn config_shows_what_holds_and_its_example_is_a_settings_file() {
     assert_eq!(keys(&line), expected);
     assert_eq!(
         (&line["grpc"], &line["tables"], &line["catalogs"][0]["name"]),
-        (&json!("127.0.0.1:7411"), &json!(["lake.ns.*"]), &json!("lake"))
+        (&json!("127.0.0.1:7411"), &json!([{ "match": "lake.ns.*", "sets": { "act": "true" } }]), &json!("lake"))
     );
+    assert_eq!(line["defaults"]["target_file_size"], "\"512MiB\"");
+    assert!(text.contains("\ndefaults enabled = true\n         act = false\n"), "{text}");
 
     let example = place.run(&["config", "--example"]).await.expect(0).out;
     std::fs::write(place.path().join("afterwrite.toml"), example).unwrap();

@@ -87,6 +87,7 @@ async fn compact_tells_each_partition_and_the_journal_keeps_it() {
         "detail",
         "files_in",
         "files_out",
+        "job",
         "partition",
         "path",
         "path_reason",
@@ -144,7 +145,7 @@ async fn undo_takes_the_head_back_and_nothing_under_it() {
     place.run(&["compact", NAME]).await.expect(0);
     let job = place.run(&["jobs", "--json"]).await.expect(0).each("job")[0].as_str().unwrap().to_owned();
     let undone = place.run(&["undo", &job, "--json"]).await.expect(0);
-    assert_eq!(undone.lines(), [json!({ "job": job, "table": NAME, "undone": true })]);
+    assert_eq!(undone.lines(), [json!({ "job": job, "table": NAME, "partition": "p=7", "undone": true, "kept": true })]);
     assert_eq!((table.head().await, table.rows().await.len()), (before, 4));
     let again = place.run(&["undo", &job]).await.expect(4);
     assert!(again.err.contains("is not the head of lake.ns.t any more"), "{}", again.err);
@@ -173,17 +174,27 @@ async fn jobs_that_are_not_there_or_have_ended_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_pause_holds_back_nothing_that_is_asked_for_by_hand() {
+async fn a_pause_holds_back_what_is_asked_for_by_hand_too() {
     let place = Place::new("");
     let table = small(&place).await;
     assert_eq!(place.run(&["pause", NAME, "--json"]).await.expect(0).lines(), [json!({ "table": NAME, "paused": true })]);
     assert_eq!(place.run(&["pause"]).await.expect(0).out, "paused: all tables; jobs under way end as they would\n");
-    assert_eq!(place.run(&["compact", NAME, "--json"]).await.expect(0).each("result"), ["committed", "left"]);
-    assert_eq!(table.rows().await.len(), 4);
+    let head = table.head().await;
+    let held = place.run(&["compact", NAME, "--json"]).await.expect(3);
+    let why = "lake.ns.t is paused (`pause` of all tables): nothing is rewritten; `afterwrite resume` takes the work up again";
+    assert_eq!((held.out.as_str(), held.err), ("", format!("error: {why}\n")));
     let resumed = place.run(&["resume", "--json"]).await.expect(0);
-    assert_eq!(resumed.lines(), [json!({ "table": null, "resumed": true, "still_paused": [NAME] })]);
+    assert_eq!(resumed.lines(), [json!({ "table": null, "resumed": true, "still_paused": [NAME], "still_kept": [] })]);
+    let held = place.run(&["compact", NAME]).await.expect(3);
+    assert!(held.err.contains("`afterwrite resume lake.ns.t` takes the work up again"), "{}", held.err);
+    assert_eq!((table.head().await, table.rows().await.len()), (head, 4));
+    // what writes nothing is not held
+    place.run(&["plan", NAME]).await.expect(0);
+    place.run(&["compact", NAME, "--dry-run"]).await.expect(0);
     let resumed = place.run(&["resume", NAME, "--json"]).await.expect(0);
-    assert_eq!(resumed.lines(), [json!({ "table": NAME, "resumed": true, "still_paused": [] })]);
+    assert_eq!(resumed.lines(), [json!({ "table": NAME, "resumed": true, "still_paused": [], "still_kept": [] })]);
+    assert_eq!(place.run(&["compact", NAME, "--json"]).await.expect(0).each("result"), ["committed", "left"]);
+    place.assert_settled().await;
     assert_eq!(place.run(&["resume", NAME]).await.expect(0).out, "lake.ns.t: there was no such pause\n");
     assert_eq!(place.run(&["pause", "lake.ns.gone"]).await.expect(7).out, "");
 }
@@ -219,4 +230,47 @@ async fn an_empty_table_is_no_error() {
     let ended = place.run(&["compact", NAME]).await.expect(0);
     assert_eq!(ended.out, "nothing to compact: the table has no partition with live files\n");
     assert_eq!(place.run(&["compact", NAME, "--json"]).await.expect(0).out, "");
+}
+
+#[tokio::test]
+async fn a_partition_of_several_jobs_is_one_object_that_lists_them() {
+    let place = Place::new("");
+    let table = Table::partitioned_by_p().in_sqlite(place.path()).create().await;
+    let mut bytes = 0;
+    for n in 0..4 {
+        bytes += table.append([row(n, "a", 7)]).await.data.file_size_in_bytes();
+    }
+    // two files a job, and one that takes up too much to be joined by another
+    place.configure(&format!("[defaults]\nmax_job_size = {}", bytes / 2 + 100));
+    let dry = place.run(&["compact", NAME, "--dry-run", "--json"]).await.expect(0).lines();
+    assert_eq!(dry.len(), 1);
+    assert_eq!((&dry[0]["result"], &dry[0]["files_in"], &dry[0]["bytes_in"]), (&json!("planned"), &json!(4), &json!(bytes)));
+    let told = place.run(&["compact", NAME, "--json"]).await.expect(0).lines();
+    assert_eq!(told.len(), 1);
+    let jobs = told[0]["jobs"].as_array().unwrap();
+    assert_eq!(jobs.iter().map(|j| (&j["result"], &j["files_in"])).collect::<Vec<_>>(), [(&json!("committed"), &json!(2)); 2]);
+    assert_eq!((&told[0]["files_in"], &told[0]["files_out"], &told[0]["rows"]), (&json!(4), &json!(2), &json!(4)));
+    assert_eq!((&told[0]["snapshot_id"], &told[0]["attempt"]), (&jobs[1]["snapshot_id"], &jobs[1]["attempt"]));
+    assert_eq!(told[0]["snapshot_id"], json!(table.head().await.to_string()));
+    assert!(jobs.iter().all(|j| j["attempt"].is_string()) && jobs[0]["attempt"] != jobs[1]["attempt"], "{jobs:?}");
+    place.assert_settled().await;
+}
+
+#[tokio::test]
+async fn a_refusal_says_what_was_refused() {
+    let place = Place::new("");
+    let table = small(&place).await;
+    let path = table.append([row(9, "x", 8)]).await.path;
+    // found when the file is read: a job has begun
+    let bad = crate::fixture::process::local(&path);
+    let length = usize::try_from(std::fs::metadata(&bad).unwrap().len()).unwrap();
+    std::fs::write(&bad, vec![0u8; length]).unwrap();
+    let told = place.run(&["compact", NAME, "--json"]).await.expect(3).lines();
+    let refused = &told[1];
+    assert_eq!((&refused["result"], &refused["refusal"], &refused["files_in"]), (&json!("refused"), &json!("damaged"), &json!(2)));
+    assert!(
+        refused["attempt"].is_string() && refused["job"].is_string() && refused["bytes_in"].as_u64() > Some(length as u64),
+        "{refused}"
+    );
+    assert_eq!(told[0]["result"], "committed");
 }

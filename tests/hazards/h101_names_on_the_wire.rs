@@ -14,7 +14,7 @@ const SPELLED: [(&str, &[&str]); 8] = [
     ("/v1/namespaces/db/tables/50%25%2F", &["lake.db.50%/@main"]),
     ("/v1/namespaces/db/tables/%C3%BC", &["lake.db.ü@main"]),
     ("/v1/namespaces/a%1Fb/tables/t", &["lake.a.b.t@main"]),
-    ("/v1/main%7Cwh/namespaces/a%1fb/tables/t.u", &["lake.a.b.t.u@main"]),
+    ("/v1/main%7Cwh/namespaces/a%1fb/tables/t.u", &["lake.a.b.`t.u`@main"]),
     ("/v1/p/namespaces/db/tables/%FF", &[]),
 ];
 

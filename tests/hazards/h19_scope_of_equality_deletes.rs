@@ -1,9 +1,14 @@
 //! Which files an equality delete reaches: by sequence, spec and tuple, and every
 //! file of the table when its spec is unpartitioned.
 
+use std::sync::Arc;
+
+use afterwrite::model::policy::Policy;
+use afterwrite::orient::traits;
 use iceberg::spec::Transform;
 
 use crate::fixture::{File, Table, oracle, row};
+use crate::orient::absorb::{look, orient};
 
 /// How many deletes apply to the file by the product's scope rules.
 async fn applying(t: &Table, file: &File) -> usize {
@@ -69,6 +74,28 @@ async fn h19_a_global_delete_reaches_every_partition_of_every_spec_and_stays_unt
         assert_eq!(t.rows().await, rows);
         assert_eq!(is_live(&t, &delete.path).await, stays, "after rewriting {}", file.partition);
     }
+}
+
+#[tokio::test]
+async fn h19_a_global_delete_touches_the_traits_of_every_partition_of_every_spec() {
+    let t = Table::plain().columns(&[("id", long()), ("v", text()), ("p", int())]).past().create().await;
+    let plain = t.append([row(1, "a", 1), row(2, "b", 1)]).await;
+    t.evolve_spec(&[("p", "p", Transform::Identity)]).await;
+    let p1 = t.append([row(1, "c", 1), row(3, "d", 1)]).await;
+    let p2 = t.append([row(1, "e", 2), row(4, "f", 2)]).await;
+    let orient = Arc::new(orient());
+    let deletes = async || {
+        let (orient, table) = (Arc::clone(&orient), t.load().await);
+        let state = tokio::task::spawn_blocking(move || look(&orient, &table).state).await.unwrap();
+        let of = |file: &File| traits(&state, &file.partition, &Policy::default().cost, 0).unwrap();
+        [&plain, &p1, &p2].map(|f| (of(f).equality_delete_records, of(f).delete_file_count, of(f).delete_ratio))
+    };
+    assert_eq!(deletes().await, [(0, 0, 0.0); 3]);
+    t.change().delete_equal_under(0, &["id"], [row(1, "", 0)]).commit().await;
+    assert_eq!(deletes().await, [(1, 1, 0.5); 3]);
+    // one of a partition touches that one alone
+    t.change().delete_equal(&["id"], [row(3, "", 1)]).commit().await;
+    assert_eq!(deletes().await, [(1, 1, 0.5), (2, 2, 1.0), (1, 1, 0.5)]);
 }
 
 #[tokio::test]

@@ -12,11 +12,12 @@ use afterwrite::lake::clock::{SystemChance, SystemClock};
 use afterwrite::lake::iceberg::catalog::Answer;
 use afterwrite::lake::iceberg::lake::Lake;
 use afterwrite::model::ident::MAIN;
+use afterwrite::model::outcome::{Conflict, Outcome};
 use afterwrite::model::partition::PartitionKey;
 use afterwrite::model::policy::{BudgetLimits, Policy};
 use iceberg::TableRequirement;
 
-use crate::fixture::{Table, Watch, row};
+use crate::fixture::{Bounds, Table, Watch, row};
 use crate::flow::world::World;
 
 #[tokio::test]
@@ -116,4 +117,32 @@ async fn stream(t: Arc<Table>, stop: Arc<AtomicBool>) -> (Vec<String>, usize) {
     let mut texts: Vec<String> = rows.iter().map(|id| format!("{id}|v")).collect();
     texts.sort();
     (texts, commits)
+}
+
+/// A delete file over several new files has bounds that span ours: what counts is
+/// whether it names one of them.
+#[tokio::test]
+async fn h74_position_deletes_of_new_files_are_no_conflict_though_their_bounds_span_the_inputs() {
+    for bounds in [Bounds::Exact, Bounds::Cut(16), Bounds::Inverted, Bounds::Absent] {
+        let t = Table::plain().past().create().await;
+        let before = t.append([row(1, "a", 0), row(2, "b", 0)]).await;
+        let input = t.append([row(3, "c", 0), row(4, "d", 0)]).await;
+        let plan = t.plan_files(&[&input]).await;
+        let written = t.naive_rewrite(&plan).await;
+        let after = t.append([row(5, "e", 0), row(6, "f", 0)]).await;
+        assert!(before.path < input.path && input.path < after.path);
+        t.change().delete_positions_with(&[(&before, 0), (&after, 1)], bounds).commit().await;
+
+        let outcome = t.commit(&plan, &written, "a1").await;
+
+        assert!(matches!(outcome, Outcome::Landed { .. }), "{bounds:?}: {outcome:?}");
+        assert_eq!(t.rows().await, ["2|b", "3|c", "4|d", "5|e"]);
+        // one that names an input is a conflict under the same bounds
+        let plan = t.plan_files(&[&before]).await;
+        let written = t.naive_rewrite(&plan).await;
+        t.change().delete_positions_with(&[(&before, 1), (&after, 0)], bounds).commit().await;
+        let outcome = t.commit(&plan, &written, "a2").await;
+        assert!(matches!(outcome, Outcome::Conflict(Conflict::DeletesChanged { .. })), "{bounds:?}: {outcome:?}");
+        assert_eq!(t.rows().await, ["3|c", "4|d"]);
+    }
 }

@@ -219,3 +219,13 @@ async fn h93_a_client_that_leaves_does_not_stop_its_commit() {
     assert_eq!(stage.ledger.races(&name, "main", 1).iter().map(race).collect::<Vec<_>>(), [(2, Some(1), true)]);
     assert_eq!(stage.heard(), [("lake.db.t@main".to_owned(), vec![2])]);
 }
+
+#[tokio::test]
+async fn h93_a_lost_answer_of_a_commit_that_somebody_was_faster_than_is_unknown_to_the_client() {
+    let stage = stage(30_000).await;
+    stage.world.fault(Fault::BeatenDrop);
+    let answer = stage.commit(T, &append(Some(1), &[2]).to_string()).await.unwrap();
+    // upstream said nothing that could be told, and a refusal of our own is never made up
+    assert_eq!((answer.status, answer.json()["error"]["type"].as_str()), (502, Some("CommitStateUnknownException")));
+    assert_eq!((stage.world.count("POST"), stage.heard()), (1, vec![]));
+}

@@ -2,6 +2,7 @@
 fault after an applied commit makes a client delete what the table names (H93, H96, H101, H102)."""
 
 import contextlib
+import json
 import os
 import re
 import subprocess
@@ -13,8 +14,10 @@ import pytest
 
 import engines
 from faults import Faults
+from test_writers import AWKWARD
 
 # DuckDB asks the catalog twice where it reads a fault as one, so each fault is armed for one commit
+NOT_FOUND = 7
 APPLIED = ["after:500", "after:502", "after:503", "after:504", "after:429", "drop", "replay", "late:5"]
 
 
@@ -49,12 +52,13 @@ cooldown = "0s"
         )
         self.process = subprocess.Popen([os.environ["AFTERWRITE_BIN"], "--config", str(config), "serve"], stderr=subprocess.PIPE, text=True)
         self.listening = {}
-        while {"proxy of catalog lake", "http"} - self.listening.keys():
+        while {"proxy of catalog lake", "http", "grpc"} - self.listening.keys():
             line = self.process.stderr.readline()
             assert line, "the sidecar ended before it listened"
-            for door, address in re.findall(r"^(proxy of catalog lake|http) listens on (http://127\.0\.0\.1:\d+)", line):
-                self.listening[door] = address
+            for door, address in re.findall(r"^(proxy of catalog lake|http|grpc) listens on (?:http://)?(127\.0\.0\.1:\d+)", line):
+                self.listening[door] = f"http://{address}"
         self.url = self.listening["proxy of catalog lake"]
+        self.afterwrite = engines.Afterwrite(config)
 
     def stop(self):
         self.process.terminate()
@@ -72,6 +76,13 @@ cooldown = "0s"
             if key == name and all(f'{k}="{v}"' in words for k, v in labels.items()):
                 total += float(value)
         return total
+
+    def partitions(self, *table):
+        """The partitions that the sidecar knows, with the snapshot at which it judged them."""
+        name = ".".join(("lake", *table))
+        done = self.afterwrite.run("why", name, "--server", self.listening["grpc"], "--json", ok=(0, NOT_FOUND))
+        decisions = [json.loads(line) for line in done.stdout.splitlines() if line.strip()]
+        return {d["partition"]: d["snapshot_id"] for d in decisions}
 
     @contextlib.contextmanager
     def fault(self, what):
@@ -192,11 +203,34 @@ def test_h93_a_staged_snapshot_of_spark(stage, spark):
 def test_h101_names_with_spaces_and_signs(stage, spark):
     for name in ("t x", "t+y", "50%", "ü.v"):
         spark.sql(f"CREATE TABLE through.db.`{name}` (id BIGINT) USING iceberg")
-        spark.sql(f"INSERT INTO through.db.`{name}` VALUES (1)")
-        before = stage.metric("afterwrite_events_total", door="proxy", result="accepted")
-        stage.pyiceberg().load_table(("db", name)).append(pa.table({"id": pa.array([2], pa.int64())}))
-        engines.wait_until(lambda: stage.metric("afterwrite_events_total", door="proxy", result="accepted") > before)
-        assert spark.sql(f"SELECT count(*) FROM through.db.`{name}`").collect()[0][0] == 2
+        known = lambda: set(stage.partitions("db", f"`{name}`").values())
+        head = lambda: str(stage.sql.catalog.load_table(("db", name)).current_snapshot().snapshot_id)
+        writes = [
+            lambda: spark.sql(f"INSERT INTO through.db.`{name}` VALUES (1)"),
+            lambda: stage.pyiceberg().load_table(("db", name)).append(pa.table({"id": pa.array([2], pa.int64())})),
+            lambda: stage.duck(f'INSERT INTO ice.db."{name}" VALUES (3)'),
+        ]
+        for write in writes:
+            write()
+            engines.wait_until(lambda: known() == {head()})
+        assert spark.sql(f"SELECT count(*) FROM through.db.`{name}`").collect()[0][0] == 3
+
+
+@pytest.mark.parametrize("writer", ["spark", "pyiceberg"])
+def test_h96_awkward_partitions_are_known_whatever_the_summary_says(stage, spark, writer):
+    name = f"awkward_{writer}"
+    # more partitions than the summary may list, and values that its text cannot tell apart
+    spark.sql(f"CREATE TABLE through.db.{name} (id BIGINT, s STRING) USING iceberg PARTITIONED BY (s) TBLPROPERTIES ('write.summary.partition-limit'='100')")
+    values = [*AWKWARD, None]
+    if writer == "spark":
+        listed = ", ".join(f"({i}, {'NULL' if v is None else repr(v)})" for i, v in enumerate(values))
+        spark.sql(f"INSERT INTO through.db.{name} VALUES {listed}")
+    else:
+        rows = {"id": pa.array(range(len(values)), pa.int64()), "s": pa.array(values, pa.string())}
+        stage.pyiceberg().load_table(f"db.{name}").append(pa.table(rows))
+    head = str(stage.sql.catalog.load_table(f"db.{name}").current_snapshot().snapshot_id)
+    partitions = engines.wait_until(lambda: stage.partitions("db", name))
+    assert (len(partitions), set(partitions.values())) == (len(values), {head})
 
 
 def test_h102_a_catalog_that_names_itself_does_not_lead_around_the_proxy(stage):
@@ -231,6 +265,33 @@ def test_commits_heard_at_the_proxy_are_compacted_and_every_engine_reads_the_sam
     assert seen[0] == 100
     assert lab.pyiceberg.digest("db.compacted") == lab.duckdb.digest("db.compacted") == seen
     assert spark.sql("SELECT count(*), sum(id) FROM through.db.compacted").collect()[0][:] == (100, 4950)
+
+
+@pytest.mark.parametrize("writer", ["spark", "pyiceberg"])
+def test_a_partition_that_a_commit_touched_is_compacted_and_no_other(lab, stage, spark, writer):
+    name = f"db.compacted_{writer}"
+    spark.sql(f"CREATE TABLE through.{name} (id BIGINT, p STRING) USING iceberg PARTITIONED BY (p)")
+
+    def write(part, n):
+        if writer == "spark":
+            return spark.sql(f"INSERT INTO through.{name} SELECT id, '{part}' FROM range({n * 10}, {n * 10 + 10})")
+        rows = {"id": pa.array(range(n * 10, n * 10 + 10), pa.int64()), "p": pa.array([part] * 10)}
+        return stage.pyiceberg().load_table(name).append(pa.table(rows))
+
+    write("calm", 0)
+    for n in range(1, 10):
+        write("busy", n)
+    replaces = lambda: [s for s in lab.spark.snapshots(name) if s["operation"] == "replace"]
+    replace = engines.wait_until(replaces)[0]
+    assert replace["summary"]["changed-partition-count"] == "1"
+    assert lab.spark.digest(name, replace["snapshot_id"]) == lab.spark.digest(name, replace["parent_id"])
+    assert len(stage.partitions(*name.split("."))) == 2
+    seen = lab.spark.digest(name)
+    assert seen[0] == 100
+    assert lab.pyiceberg.digest(name) == lab.duckdb.digest(name) == seen
+    assert spark.sql(f"SELECT count(*), sum(id) FROM through.{name}").collect()[0][:] == (100, 4950)
+    assert stage.pyiceberg().load_table(name).scan().to_arrow().num_rows == 100
+    assert stage.duck(f"SELECT * FROM ice.{name}")[0] == 100
 
 
 def test_h93_a_drain_lets_a_commit_end(scratch):

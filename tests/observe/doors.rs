@@ -59,7 +59,10 @@ fn figures_beyond_any_table_do_not_overflow() {
 #[test]
 fn what_is_wrong_is_said_with_its_place_and_what_to_write() {
     assert_eq!(error(thin("")), "table: the event names no table; write `catalog.namespace.table`, or set `path`");
-    assert_eq!(error(thin("a.b")), "table: `a.b` is not a table name: write `catalog.namespace.table`, each part non-empty");
+    assert_eq!(
+        error(thin("a.b")),
+        "table: `a.b` is not a table name: write `catalog.namespace.table`, each part non-empty; a part with a dot in it goes between backticks"
+    );
     assert_eq!(error(thin(&"x".repeat(1025))), "table: 1025 bytes are too long; at most 1024 are taken");
     let both = CommitEvent { path: Some(TablePath::default()), ..thin("a.b.c") };
     assert_eq!(error(both), "table, path: both are set; set one of them");

@@ -49,9 +49,15 @@ impl Cluster {
             group: "g".into(),
             topics: vec![Topic { topic: "commits".into(), wire: Wire::Json, catalog: None }],
             dead_letter: None,
-            properties: [("auto.commit.interval.ms", "50"), ("statistics.interval.ms", "50"), ("heartbeat.interval.ms", "200")]
-                .map(|(k, v)| (k.into(), v.into()))
-                .into(),
+            properties: [
+                ("auto.commit.interval.ms", "50"),
+                ("statistics.interval.ms", "50"),
+                ("heartbeat.interval.ms", "200"),
+                // the mock keeps a member that has left for as long
+                ("session.timeout.ms", "6000"),
+            ]
+            .map(|(k, v)| (k.into(), v.into()))
+            .into(),
             max_bytes: 4096,
         }
     }

@@ -87,6 +87,7 @@ fn world(limits: Limits) -> World {
         chance: Arc::new(Zero),
         limits: poll::Limits { min_ms: 1000, max_ms: 8000, patience_ms: 30_000 },
         references: vec!["main".into()],
+        proxied: true,
     });
     World { shelf, clock, inbox, roster, poller }
 }
@@ -239,4 +240,41 @@ async fn a_sender_is_told_when_its_table_was_not_listed() {
     assert_eq!(w.roster.note(&name("a")), "");
     let told = "catalog `lake` did not list `lake.db.b` when it was last polled; it will be looked for, since it may be new";
     assert_eq!(w.roster.note(&name("b")), told);
+}
+
+/// How often in a row the table moved by polls alone, as a listing at a pointer would find it.
+fn missed(w: &World, pointer: &str) -> Vec<u32> {
+    let pointers = vec![Pointer { name: name("a"), metadata_location: pointer.into() }];
+    w.roster.listed("lake", pointers, 0).missed.into_iter().map(|(_, in_a_row)| in_a_row).collect()
+}
+
+#[tokio::test]
+async fn h102_moves_that_only_polls_find_are_counted_until_a_door_tells_of_one() {
+    let w = world(free());
+    w.shelf.set(&[("a", "1")]);
+    w.poller.once().await.unwrap();
+    drain(&w.inbox);
+    w.roster.looked(&name("a"), "1");
+    for pointer in ["2", "3"] {
+        w.shelf.set(&[("a", pointer)]);
+        w.poller.once().await.unwrap();
+        drain(&w.inbox);
+        // the look that the poll asked for
+        w.roster.looked(&name("a"), pointer);
+    }
+    assert_eq!(missed(&w, "4"), [3]);
+    // a look at what no poll has found yet
+    w.roster.looked(&name("a"), "4");
+    assert_eq!(missed(&w, "4"), [0; 0]);
+    assert_eq!(missed(&w, "5"), [1]);
+}
+
+#[tokio::test]
+async fn h102_a_move_whose_look_still_waits_was_told_by_a_door() {
+    let w = world(free());
+    w.shelf.set(&[("a", "1")]);
+    w.poller.once().await.unwrap();
+    w.shelf.set(&[("a", "2")]);
+    w.poller.once().await.unwrap();
+    assert_eq!(missed(&w, "3"), [1], "the first look was not made yet, so the second move was no surprise");
 }

@@ -339,7 +339,7 @@ fn of_two_looks_at_one_moment_only_one_reads() {
 fn a_known_head_still_tells_of_new_specs_and_of_commits_on_other_branches() {
     let (mut world, orient) = five();
     let stale = world.load();
-    world.view.specs.insert(9, Arc::new(SpecInfo { id: 9, fields: Vec::new(), unpartitioned: true }));
+    world.view.specs.insert(9, Arc::new(SpecInfo { id: 9, unpartitioned: true, ..Default::default() }));
     world.view.last_sequence_number += 1;
     let absorbed = right_look(&orient, &world.load());
     assert_eq!((absorbed.how, world.reads()), (How::Unchanged, 5));

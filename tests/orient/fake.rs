@@ -117,7 +117,7 @@ pub struct World {
 impl World {
     pub fn new(format_version: u8) -> Self {
         let ident = TableIdent::iceberg(Uuid::from_u128(1));
-        let spec = |(id, unpartitioned)| (id, Arc::new(SpecInfo { id, fields: Vec::new(), unpartitioned }));
+        let spec = |(id, unpartitioned)| (id, Arc::new(SpecInfo { id, unpartitioned, ..SpecInfo::default() }));
         let view = TableView {
             ident,
             name: TableName::new("lake", "db", "t"),

@@ -8,11 +8,12 @@ use afterwrite::model::file::{Content, FileKey};
 use afterwrite::model::partition::PartitionKey;
 use afterwrite::model::table::Operation;
 use afterwrite::orient::checkpoint::{Checkpoints, InMemory, decode, encode};
+use afterwrite::orient::rebuild::recompute_watched;
 use afterwrite::orient::{How, Key, Orient, TableState, recompute, table_traits};
 use futures::executor::block_on;
 use proptest::prelude::*;
 
-use super::fake::{Fake, File, Make, SCALE, World, file, under};
+use super::fake::{Fake, File, Make, SCALE, World, data, file, part, under};
 
 /// What happens to a table, or to what watches it.
 #[derive(Clone, Debug)]
@@ -204,6 +205,18 @@ fn made(files: Vec<Draw>) -> Vec<File> {
 fn chosen(world: &World, mask: u16) -> BTreeSet<FileKey> {
     let keys = world.live_keys().into_iter().enumerate();
     keys.filter(|(i, _)| mask >> (i % 16) & 1 == 1).map(|(_, key)| key).collect()
+}
+
+#[tokio::test]
+async fn a_recomputation_tells_how_many_manifests_are_read_of_how_many() {
+    let mut world = World::with([data(&part("a"), 10, 1)]);
+    world.commit(Make::append([data(&part("b"), 10, 1)]));
+    world.commit(Make::append([data(&part("c"), 10, 1)]));
+    let told = std::sync::Mutex::new(Vec::new());
+    let watch = |done, total| told.lock().unwrap().push((done, total));
+    let layout = recompute_watched(&world.load(), SCALE, &watch).await.unwrap();
+    assert_eq!(layout.partitions().len(), 3);
+    assert_eq!(told.into_inner().unwrap(), [(0, 3), (1, 3), (2, 3), (3, 3)]);
 }
 
 proptest! {

@@ -71,7 +71,31 @@ async fn a_commit_larger_than_the_limit_passes_untapped_and_unhealed() {
     assert!(body.len() > 100);
     assert_eq!(stage.commit(T, &body).await.unwrap().status, 500);
     assert_eq!((stage.world.count("GET"), stage.world.hits()[0].body.as_slice()), (0, body.as_bytes()));
-    assert_eq!(stage.heard(), []);
+    // its path names the table, and what it did to it is not known
+    assert_eq!(stage.heard(), [("lake.db.t@main".to_owned(), vec![])]);
+    let door = stage.inbox.ledger().rows(0).remove(0);
+    assert_eq!((door.received, door.accepted, door.parked), (2, 1, 1));
+    assert_eq!(door.examples[0].reason, "passed through unread: large commit");
+}
+
+#[tokio::test]
+async fn other_traffic_takes_no_room_from_commits() {
+    let small = Limits { room: 64 << 10, ..Limits::default() };
+    let stage = Stage::with(|options| options.limits = small).await;
+    stage.world.table(T, &[1]);
+    stage.world.script(
+        "/v1/namespaces/db/tables/t/metrics",
+        vec![super::upstream::Reply { delay_ms: 2_000, ..super::upstream::Reply::raw("HTTP/1.1 204 X\r\n\r\n") }],
+    );
+    let mut slow = stage.client().await;
+    let report = vec![b' '; 60 << 10];
+    let head = format!("POST {T}/metrics HTTP/1.1\r\nHost: p\r\nContent-Length: {}\r\n\r\n", report.len());
+    slow.0.write_all(head.as_bytes()).await.unwrap();
+    slow.0.write_all(&report).await.unwrap();
+    super::until("the report is with the catalog", || stage.world.hits().len() == 1).await;
+    let padded = format!("{}{}", append(Some(1), &[2]), " ".repeat(32 << 10));
+    assert_eq!(stage.commit(T, &padded).await.unwrap().status, 200);
+    assert_eq!(stage.heard(), [("lake.db.t@main".to_owned(), vec![2])]);
 }
 
 #[tokio::test]

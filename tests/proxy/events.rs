@@ -86,4 +86,6 @@ async fn a_commit_to_a_branch_that_nobody_looks_after_is_no_event() {
     stage.commit("/v1/namespaces/db/tables/t", &body.to_string()).await.unwrap();
     assert_eq!(stage.heard(), []);
     assert_eq!(stage.ledger.races(&t(), "audit", 1).len(), 1);
+    let door = stage.inbox.ledger().rows(0).remove(0);
+    assert_eq!((door.received, door.dropped, door.examples[0].reason.as_str()), (1, 1, "branch `audit` is not looked after"));
 }

@@ -2,6 +2,7 @@
 
 mod answers;
 mod bodies;
+mod defects;
 mod ending;
 mod events;
 mod replay;

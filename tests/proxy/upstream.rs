@@ -30,6 +30,8 @@ pub enum Fault {
     Late(u16, u64),
     /// Somebody else's commit lands first.
     Beaten,
+    /// The same, and the connection is closed.
+    BeatenDrop,
     /// In a transaction only the first table is changed, and 409 told.
     Torn,
     /// It takes this many milliseconds.
@@ -226,13 +228,14 @@ impl World {
                 });
                 error(status)
             }
-            Some(Fault::Beaten) => {
+            Some(beaten @ (Fault::Beaten | Fault::BeatenDrop)) => {
                 let mut state = self.state.lock().unwrap();
                 for table in state.tables.values_mut() {
                     table.snapshots.push((777, table.main));
                     table.main = Some(777);
                 }
-                state.apply(path, &body, usize::MAX)
+                let reply = state.apply(path, &body, usize::MAX);
+                if matches!(beaten, Fault::BeatenDrop) { Reply::close() } else { reply }
             }
             Some(Fault::Torn) => {
                 let mut state = self.state.lock().unwrap();

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use afterwrite::lake::iceberg::columns::Columns;
 use afterwrite::lake::iceberg::hash::ColumnHasher;
 use afterwrite::lake::iceberg::read::ReadSummary;
 use afterwrite::lake::iceberg::rewrite::Detail;
@@ -99,7 +100,7 @@ pub async fn prove(lake: &Lake, rewrite: Rewrite) -> Result<Proof> {
         rows_in: rewrite.rows_in,
         rows_deleted: rewrite.rows_deleted,
         bytes_read: 0,
-        detail: Arc::new(Detail { data_files: rewrite.outputs, read: rewrite.read }),
+        detail: Arc::new(Detail { data_files: rewrite.outputs, read: rewrite.read, columns: Columns::default() }),
     };
     verify::run(&lake.table().await, &lake.plan(), &written).await
 }

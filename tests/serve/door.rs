@@ -214,3 +214,19 @@ async fn every_source_is_listed_over_grpc() {
     let doors = client.list_doors(v1::ListDoorsRequest {}).await.unwrap().into_inner().doors;
     assert_eq!((doors[0].door.as_str(), doors[0].received, doors[0].parked, doors[0].dropped), ("grpc", 2, 1, 1));
 }
+
+#[tokio::test]
+async fn fields_that_are_not_known_are_named_in_the_answer() {
+    let world = open().await;
+    let (status, answer) = world
+        .post(
+            "/v1/commits",
+            "",
+            br#"{ "table": "lake.db.t", "tabel_uuid": "x", "snapshots": [{ "snapshotId": 5, "operation": "append" }] }"#,
+        )
+        .await;
+    let expected = serde_json::json!({ "status": "accepted", "reason": "", "ignored": ["tabel_uuid", "snapshots.operation"] });
+    assert_eq!((status, serde_json::from_str::<serde_json::Value>(&answer).unwrap()), (200, expected));
+    let (_, answer) = world.post("/v1/commits", "", br#"{ "table": "lake.db.t" }"#).await;
+    assert_eq!(answer, r#"{"reason":"","status":"accepted"}"#);
+}

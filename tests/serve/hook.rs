@@ -39,7 +39,7 @@ async fn what_cannot_be_taken_is_answered_with_a_status_that_says_what_to_mend()
     let running = running(&fake, &options()).await;
     let mut hook = hook(&running).await;
     let bad = hook.report_commit(thin("no-dots")).await.unwrap_err();
-    let text = "table: `no-dots` is not a table name: write `catalog.namespace.table`, each part non-empty";
+    let text = "table: `no-dots` is not a table name: write `catalog.namespace.table`, each part non-empty; a part with a dot in it goes between backticks";
     assert_eq!((bad.code(), bad.message()), (Code::InvalidArgument, text));
     let unknown = hook.report_commit(thin("sea.db.t")).await.unwrap_err();
     let text = "no catalog `sea` is configured; known catalogs: lake, pond";

@@ -160,3 +160,19 @@ async fn a_drain_does_not_wait_for_ever() {
     assert!(!drained);
     call.abort();
 }
+
+#[tokio::test]
+async fn a_watch_that_would_never_show_anything_is_refused_at_once() {
+    let fake = Fake::new();
+    let running = running(&fake, &options()).await;
+    let mut layouts = layouts(&running).await;
+    let mut watch = async |table: &str| {
+        let ask = v1::WatchDecisionsRequest { table: table.into() };
+        layouts.watch_decisions(ask).await.map(drop).map_err(|status| (status.code(), status.message().to_owned()))
+    };
+    assert_eq!(watch("lake.db.gone").await, Err((Code::NotFound, "no table `lake.db.gone`".to_owned())));
+    let refused = "refused (format-version): format version 3; compact it with an engine that writes this format";
+    assert_eq!(watch("lake.db.v3").await, Err((Code::FailedPrecondition, refused.to_owned())));
+    // what does not answer now may answer later
+    assert_eq!(watch("lake.db.down").await, Ok(()));
+}

@@ -84,7 +84,12 @@ async fn a_job_that_panics_gives_back_its_place_and_its_partition() {
     let process = world.start().await;
     process.seen.wrong.lock().unwrap().extend([Wrong::RewritePanics; 2]);
     process.report(&table).await;
-    process.until("three tries", async || process.seen.rewrites() == 3).await;
+    process
+        .until("three tries", async || {
+            process.clock_passes(100);
+            process.seen.rewrites() == 3
+        })
+        .await;
     process.rest().await;
     assert_eq!((process.seen.rewrites(), process.ooda.health().jobs), (3, 0));
     assert_eq!((data_files(&table).await, table.rows().await), (1, before));

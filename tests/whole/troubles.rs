@@ -89,8 +89,8 @@ async fn a_look_that_panics_is_made_again_and_the_loop_goes_on() {
     process.report(&table).await;
     process
         .until("the work", async || {
-            process.clock_passes(100);
-            data_files(&table).await == 1
+            process.clock_passes(1_000);
+            process.seen.rewrites() == 1 && data_files(&table).await == 1
         })
         .await;
     process.rest().await;

@@ -109,6 +109,7 @@ impl World {
             chance,
             limits: poll::Limits::default(),
             references: vec![MAIN.into()],
+            proxied: false,
         };
         Process { ooda, act, inbox, orient, seen, poller, clock: self.clock.clone(), running: None }
     }

@@ -5,13 +5,14 @@ use serde::Serialize;
 use super::super::human;
 use super::{json_lines, table};
 use crate::proto::v1;
+use crate::proto::v1::check::Kind;
 use crate::proto::v1::decision::Verdict;
 use crate::proto::v1::watch_decisions_response::Item;
 
 /// Each decision as a sentence and its checks as a table.
 pub fn decisions(made: &[v1::Decision]) -> String {
     if made.is_empty() {
-        return "no decision was made yet".to_owned();
+        return "nothing to decide: no partition of the table has live files".to_owned();
     }
     made.iter().map(decision).collect::<Vec<_>>().join("\n\n")
 }
@@ -19,14 +20,37 @@ pub fn decisions(made: &[v1::Decision]) -> String {
 fn decision(made: &v1::Decision) -> String {
     let mut text = sentence(made);
     if !made.checks.is_empty() {
-        let row = |c: &v1::Check| {
-            let passed = if c.passed { "yes" } else { "no" };
-            vec![c.name.clone(), human::number(c.value), human::number(c.threshold), passed.to_owned(), c.note.clone()]
-        };
+        let row =
+            |c: &v1::Check| vec![c.name.clone(), human::number(c.value), human::number(c.threshold), outcome(c).to_owned(), c.note.clone()];
         text.push('\n');
-        text.push_str(&table(&["check", "value", "threshold", "passed", "meaning"], &["value", "threshold"], made.checks.iter().map(row)));
+        text.push_str(&table(&["check", "value", "threshold", "outcome", "meaning"], &["value", "threshold"], made.checks.iter().map(row)));
     }
     text
+}
+
+/// Filters let pass or hold back; rules fire; their numbers are met.
+fn outcome(check: &v1::Check) -> &'static str {
+    match (check.kind(), check.passed) {
+        (Kind::Filter, true) => "passes",
+        (Kind::Filter, false) => "holds back",
+        (Kind::Rule, true) => "fires",
+        (Kind::Rule, false) => "does not fire",
+        (Kind::Number, true) => "met",
+        (Kind::Number, false) => "not met",
+        (Kind::Property, _) => "not used",
+        (Kind::Unspecified, true) => "yes",
+        (Kind::Unspecified, false) => "no",
+    }
+}
+
+fn kind(check: &v1::Check) -> &'static str {
+    match check.kind() {
+        Kind::Filter => "filter",
+        Kind::Rule => "rule",
+        Kind::Number => "number",
+        Kind::Property => "property",
+        Kind::Unspecified => "unspecified",
+    }
 }
 
 fn sentence(made: &v1::Decision) -> String {
@@ -91,6 +115,7 @@ struct Line<'a> {
 #[derive(Serialize)]
 struct Check<'a> {
     name: &'a str,
+    kind: &'static str,
     value: f64,
     threshold: f64,
     passed: bool,
@@ -151,7 +176,7 @@ fn line(made: &v1::Decision) -> Line<'_> {
 }
 
 fn check(c: &v1::Check) -> Check<'_> {
-    Check { name: &c.name, value: c.value, threshold: c.threshold, passed: c.passed, note: &c.note }
+    Check { name: &c.name, kind: kind(c), value: c.value, threshold: c.threshold, passed: c.passed, note: &c.note }
 }
 
 fn traits(t: &v1::Traits) -> Traits {

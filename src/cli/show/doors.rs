@@ -20,6 +20,7 @@ struct Row<'a> {
     lag: Option<u64>,
     staleness_ms: Option<i64>,
     heard_ms: Option<i64>,
+    state: Option<&'a str>,
     problem: Option<&'a str>,
     examples: Vec<Example<'a>>,
 }
@@ -40,7 +41,7 @@ pub fn doors(doors: &[v1::Door], json: bool) -> String {
         return "nothing was heard yet".to_owned();
     }
     let headings =
-        ["door", "source", "received", "accepted", "duplicate", "ignored", "parked", "dropped", "lag", "staleness", "last heard"];
+        ["door", "source", "received", "accepted", "duplicate", "ignored", "parked", "dropped", "lag", "staleness", "last heard", "state"];
     let numbers = ["received", "accepted", "duplicate", "ignored", "parked", "dropped", "lag", "staleness"];
     let mut text = table(&headings, &numbers, doors.iter().map(cells));
     for door in doors {
@@ -64,7 +65,8 @@ fn cells(door: &v1::Door) -> Vec<String> {
     cells.extend([door.received, door.accepted, door.duplicate, door.ignored, door.parked, door.dropped].map(human::count));
     cells.push(or_dash(door.lag.map(human::count)));
     cells.push(or_dash(door.staleness_ms.map(|ms| format!("{:.1} s", ms as f64 / 1000.0))));
-    cells.push(or_dash(door.heard_ms.map(human::moment)));
+    cells.push(door.heard_ms.map_or_else(|| "never".to_owned(), human::moment));
+    cells.push(or_dash(Some(door.state.clone()).filter(|s| !s.is_empty())));
     cells
 }
 
@@ -81,6 +83,7 @@ fn row(door: &v1::Door) -> Row<'_> {
         lag: door.lag,
         staleness_ms: door.staleness_ms,
         heard_ms: door.heard_ms,
+        state: Some(door.state.as_str()).filter(|s| !s.is_empty()),
         problem: Some(door.problem.as_str()).filter(|p| !p.is_empty()),
         examples: door.examples.iter().map(|e| Example { at_ms: e.at_ms, place: &e.place, reason: &e.reason }).collect(),
     }

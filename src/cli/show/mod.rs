@@ -16,7 +16,7 @@ pub use decisions::{decisions, decisions_json, watched};
 pub use doors::doors;
 pub use jobs::{JobRow, jobs};
 pub use layout::{inspect, inspect_json};
-pub use work::{CompactRow, PlanRow, compacts, plans};
+pub use work::{CompactJob, CompactRow, PlanRow, compacts, plans};
 
 use super::human;
 
@@ -56,6 +56,12 @@ pub fn print(text: &str) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         done => done,
     }
+}
+
+/// As [`print`]: whether anybody reads on.
+pub fn say(text: &str) -> bool {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).is_ok()
 }
 
 #[cfg(test)]

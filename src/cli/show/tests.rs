@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use super::super::exit::Exit;
 use super::*;
 use crate::model::decision::{Check, Decision, Reason, Verdict};
 use crate::model::ident::{TableIdent, TableName};
@@ -27,7 +28,7 @@ fn made(verdict: Verdict) -> v1::Decision {
         at_ms: 0,
         verdict,
         act: false,
-        checks: vec![Check { name: "tier 4".into(), value: 13.0, threshold: 8.0, passed: true, note: "small files".into() }],
+        checks: vec![Check { name: "small-files.tier".into(), value: 13.0, threshold: 8.0, passed: true, note: "small files".into() }],
         traits: Traits { data_files: 13, ..Traits::default() },
     };
     decision_message(&Explained { label: "month=12".into(), decision })
@@ -98,8 +99,8 @@ fn why_says_the_verdict_the_reason_and_every_number() {
                  12 files fewer for 0.50 GB-h, only advised";
     assert_eq!(text.lines().next().unwrap(), first);
     let check: Vec<&str> = text.lines().nth_back(1).unwrap().split("  ").map(str::trim).filter(|c| !c.is_empty()).collect();
-    assert_eq!(check, ["tier 4", "13", "8", "yes", "small files"]);
-    assert_eq!(decisions(&[]), "no decision was made yet");
+    assert_eq!(check, ["small-files.tier", "13", "8", "met", "small files"]);
+    assert_eq!(decisions(&[]), "nothing to decide: no partition of the table has live files");
 }
 
 #[test]
@@ -133,9 +134,10 @@ fn compact() -> CompactRow {
         decision: "request".into(),
         attempt: Some("A".into()),
         path: Some(Path::Splice),
-        files_in: 1300,
+        job: Some("J".into()),
+        files_in: Some(1300),
         files_out: 3,
-        bytes_in: 1300 << 20,
+        bytes_in: Some(1300 << 20),
         bytes_out: 1299 << 20,
         rows: 1_000_000,
         seconds: 12.34,
@@ -164,7 +166,7 @@ fn a_compaction_shows_what_became_of_what() {
     assert_eq!(cells(&text, 1), ["partition", "result", "why", "path", "files", "bytes", "rows", "time", "snapshot"]);
     let landed = ["month=12", "landed", "request", "splice", "1 300 → 3", "1.3 GiB → 1.3 GiB", "1 000 000", "12.3 s", "9007199254740993"];
     assert_eq!(cells(&text, 3), landed);
-    assert_eq!(cells(&text, 5), ["all", "refused", "encrypted: key metadata", "-", "0", "0 B", "0", "0.00 s", "-"]);
+    assert_eq!(cells(&text, 5), ["all", "refused", "encrypted: key metadata", "-", "-", "-", "0", "0.00 s", "-"]);
     assert_eq!(compacts(&[], false), "nothing to compact: the table has no partition with live files");
 }
 
@@ -172,12 +174,72 @@ fn a_compaction_shows_what_became_of_what() {
 fn a_compaction_is_one_json_object_a_scope() {
     let expected = concat!(
         r#"{"table":"lake.db.t","partition":"month=12","spec_id":0,"result":"landed","decision":"request","refusal":null,"detail":"","#,
-        r#""attempt":"A","path":"splice","path_reason":null,"files_in":1300,"files_out":3,"bytes_in":1363148800,"bytes_out":1362100224,"#,
+        r#""job":"J","attempt":"A","path":"splice","path_reason":null,"files_in":1300,"files_out":3,"bytes_in":1363148800,"bytes_out":1362100224,"#,
         r#""rows":1000000,"rows_deleted":0,"seconds":12.34,"rewrite_s":8.0,"proof_s":4.0,"commit_s":0.25,"peak_memory":null,"snapshot_id":"9007199254740993"}"#
     );
     assert_eq!(compacts(&[compact()], true), expected);
     assert_eq!(compacts(&[compact(), compact()], true).lines().count(), 2);
     assert_eq!(compacts(&[], true), "");
+}
+
+#[test]
+fn the_jobs_of_a_partition_are_one_row_that_lists_them() {
+    let job = |exit: Exit, result: &str, path: Option<Path>, snapshot: Option<&str>| CompactJob {
+        exit,
+        result: result.into(),
+        decision: "request".into(),
+        detail: if exit == Exit::Done { String::new() } else { format!("why {result}") },
+        job: Some(format!("J-{result}")),
+        attempt: Some(format!("A-{result}")),
+        path,
+        path_reason: path.map(|p| format!("{p:?}")),
+        files_in: 10,
+        files_out: 1,
+        bytes_in: 1000,
+        bytes_out: 900,
+        rows: 5,
+        rows_deleted: 1,
+        seconds: 1.5,
+        peak_memory: Some(u64::from(exit.code()) + 7),
+        snapshot_id: snapshot.map(Into::into),
+        ..CompactJob::default()
+    };
+    let jobs = vec![
+        job(Exit::Done, "committed", Some(Path::ReEncode), Some("1")),
+        job(Exit::Conflict, "conflict", Some(Path::Splice), None),
+        job(Exit::Failed, "failed", None, None),
+    ];
+    let row = CompactRow { partition: "p=7".into(), ..CompactRow::default() }.of(jobs);
+    assert_eq!((row.result.as_str(), row.detail.as_str(), row.decision.as_str()), ("conflict", "why conflict", "request"));
+    assert_eq!((row.files_in, row.files_out, row.bytes_in, row.bytes_out), (Some(30), 3, Some(3000), 2700));
+    assert_eq!((row.rows, row.rows_deleted, row.seconds, row.peak_memory), (15, 3, 4.5, Some(11)));
+    assert_eq!((row.path, row.path_reason.as_deref()), (Some(Path::ReEncode), Some("ReEncode")));
+    assert_eq!((row.job.as_deref(), row.attempt.as_deref(), row.snapshot_id.as_deref()), (Some("J-failed"), Some("A-failed"), Some("1")));
+    let json: serde_json::Value = serde_json::from_str(&compacts(std::slice::from_ref(&row), true)).unwrap();
+    let each = |key: &str| json["jobs"].as_array().unwrap().iter().map(|j| j[key].clone()).collect::<Vec<_>>();
+    assert_eq!((each("result"), each("files_in")), (vec!["committed".into(), "conflict".into(), "failed".into()], vec![10.into(); 3]));
+    assert_eq!(cells(&compacts(&[row], false), 3)[2], "request, 3 jobs: why conflict");
+
+    // one job is the row, and none leaves it as it was
+    let one = CompactRow::default().of(vec![job(Exit::Refused, "refused", None, None)]);
+    assert_eq!((one.result.as_str(), one.files_in, one.jobs.len()), ("refused", Some(10), 0));
+    assert_eq!(CompactRow { result: "left".into(), ..CompactRow::default() }.of(vec![]).result, "left");
+}
+
+#[test]
+fn every_kind_of_check_has_its_two_words() {
+    use v1::check::Kind;
+    let words = |kind: Kind| {
+        [true, false].map(|passed| {
+            let check = v1::Check { kind: kind.into(), passed, name: "n".into(), note: "meant".into(), ..v1::Check::default() };
+            let text = decisions(&[v1::Decision { checks: vec![check], ..v1::Decision::default() }]);
+            cells(&text, 4)[3].clone()
+        })
+    };
+    assert_eq!(words(Kind::Filter), ["passes", "holds back"]);
+    assert_eq!(words(Kind::Rule), ["fires", "does not fire"]);
+    assert_eq!(words(Kind::Number), ["met", "not met"]);
+    assert_eq!(words(Kind::Property), ["not used", "not used"]);
 }
 
 #[test]
@@ -228,6 +290,7 @@ fn doors_are_shown_with_what_is_wrong_below_them() {
         accepted: 3,
         lag: Some(7),
         staleness_ms: Some(1500),
+        state: "reads from b:1 as group g".into(),
         problem: "brokers are\u{1b}[31m down".into(),
         examples: vec![v1::DoorExample { at_ms: 0, place: "commits/0@3".into(), reason: "not JSON".into() }],
         ..v1::Door::default()
@@ -239,7 +302,7 @@ fn doors_are_shown_with_what_is_wrong_below_them() {
         last,
         ["kafka commits: last without a look commits/0@3 at 1970-01-01T00:00:00Z: not JSON", "kafka commits: brokers are\\u{1b}[31m down"]
     );
-    assert!(shown.contains("1.5 s"), "{shown}");
+    assert!(shown.contains("1.5 s") && shown.contains("never") && shown.contains("reads from b:1 as group g"), "{shown}");
     let json: serde_json::Value = serde_json::from_str(&doors(&[door], true)).unwrap();
     assert_eq!((&json["lag"], &json["staleness_ms"], &json["heard_ms"]), (&7.into(), &1500.into(), &serde_json::Value::Null));
     assert_eq!(doors(&[], false), "nothing was heard yet");

@@ -2,6 +2,7 @@
 
 pub mod append;
 pub mod catalog;
+pub mod columns;
 pub mod commit;
 pub mod hash;
 pub mod lake;

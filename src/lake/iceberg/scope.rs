@@ -71,6 +71,8 @@ pub struct State {
     pub reaching: Vec<Reaching>,
     /// For each file and delete, the place in the head's list of its manifest.
     pub homes: HashMap<FileKey, usize>,
+    /// The field ids by which each equality delete deletes.
+    pub equality_ids: HashMap<FileKey, Vec<i32>>,
 }
 
 impl State {
@@ -194,7 +196,7 @@ struct Part {
 impl Part {
     async fn join(self, scope: &PartitionKey, global: &[(usize, ScanEntry)], store: &Store) -> Result<State> {
         let mut files = Vec::with_capacity(self.data.len());
-        let mut homes = HashMap::new();
+        let (mut homes, mut equality_ids) = (HashMap::new(), HashMap::new());
         for (home, entry) in &self.data {
             readable(entry)?;
             files.push(live_file(entry));
@@ -214,10 +216,13 @@ impl Part {
             }
             reaching.push(Reaching { delete: live_delete(entry), global, targets });
             homes.insert(entry.entry.key.clone(), *home);
+            if entry.entry.content == Content::EqualityDeletes {
+                equality_ids.insert(entry.entry.key.clone(), entry.equality_ids.clone());
+            }
         }
         rules::join(&mut files, &reaching);
         refuse_unreadable(self.deletes.iter().chain(global).map(|(_, e)| e), &files)?;
-        Ok(State { scope: scope.clone(), files, reaching, homes })
+        Ok(State { scope: scope.clone(), files, reaching, homes, equality_ids })
     }
 }
 

@@ -1,5 +1,6 @@
 //! One Iceberg table, loaded at one moment.
 
+mod form;
 pub mod glance;
 
 use std::collections::BTreeMap;
@@ -62,7 +63,7 @@ fn view(metadata: &TableMetadata, name: &TableName, metadata_location: &str, ref
         head,
         snapshots: metadata.snapshots().map(|s| (s.snapshot_id(), snapshot_info(s))).collect(),
         last_sequence_number: metadata.last_sequence_number(),
-        specs: metadata.partition_specs_iter().map(|s| (s.spec_id(), Arc::new(spec_info(s)))).collect(),
+        specs: metadata.partition_specs_iter().map(|s| (s.spec_id(), Arc::new(spec_info(metadata, s)))).collect(),
         properties: metadata.properties().iter().map(|(k, v)| (k.clone(), v.clone())).collect::<BTreeMap<_, _>>(),
         created_ms: created_ms(metadata),
         refused: refusals(metadata, metadata_location, reference),
@@ -95,10 +96,11 @@ fn snapshot_info(snapshot: &Snapshot) -> SnapshotInfo {
     }
 }
 
-fn spec_info(spec: &PartitionSpec) -> SpecInfo {
+fn spec_info(metadata: &TableMetadata, spec: &PartitionSpec) -> SpecInfo {
     SpecInfo {
         id: spec.spec_id(),
         fields: spec.fields().iter().map(|field| field.name.clone()).collect(),
+        forms: spec.fields().iter().map(|field| form::of(metadata, field)).collect(),
         unpartitioned: spec.fields().iter().all(|field| field.transform == Transform::Void),
     }
 }

@@ -24,7 +24,7 @@ use crate::model::ident::TableName;
 use crate::model::wire::Wire;
 
 pub use connect::{File as ConnectFile, Message as ConnectMessage, Payload as ConnectPayload, decode as connect_message};
-pub use native::events as native_events;
+pub use native::{Told, events as native_events};
 pub use notification::decode as notification;
 pub use report::decode_at as report_at;
 

@@ -97,8 +97,7 @@ async fn commits(State(door): State<HttpDoor>, headers: HeaderMap, body: Result<
         Err(why) => return door.park(&source, format!("the body is no event: {why}")),
     };
     let is_list = body.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[');
-    let mut answers: Vec<(StatusCode, serde_json::Value)> =
-        events.into_iter().map(|event| door.native(&source, event.map(Draft::from).map_err(|e| e.to_string()))).collect();
+    let mut answers: Vec<(StatusCode, serde_json::Value)> = events.into_iter().map(|told| door.told(&source, told)).collect();
     match answers.pop() {
         Some((status, answer)) if !is_list => (status, axum::Json(answer)).into_response(),
         last => {
@@ -122,11 +121,13 @@ async fn of_a_table(State(door): State<HttpDoor>, uri: Uri, headers: HeaderMap, 
         Ok(body) => body,
         Err(refused) => return *refused,
     };
-    let drafts = match path.kind {
-        Kind::Metrics => decode::report_at(&path.table, &body),
-        Kind::Notifications => decode::notification(&path.table, &body),
+    let read = |table| match path.kind {
+        Kind::Metrics => decode::report_at(table, &body),
+        Kind::Notifications => decode::notification(table, &body),
     };
-    match drafts {
+    let drafts: Result<Vec<Vec<Draft>>, decode::Error> = path.tables.iter().map(read).collect();
+    match drafts.map(|of_each| of_each.into_iter().flatten().collect::<Vec<_>>()) {
+        Ok(_) if path.tables.is_empty() => door.park(&source, "the address names no table: its names are not UTF-8".into()),
         Ok(drafts) => door.answer(&source, drafts, catalog_of(&uri).or(path.catalog).as_deref(), status),
         Err(error) => door.park(&source, error.to_string()),
     }
@@ -168,6 +169,15 @@ impl HttpDoor {
         crate::telemetry::event_rejected(Door::Http);
         source.parked(self.entrance.example(String::new(), why.clone()));
         (StatusCode::BAD_REQUEST, axum::Json(json!({ "error": why }))).into_response()
+    }
+
+    /// As [`HttpDoor::native`], naming the fields that were passed over, if any.
+    fn told(&self, source: &Source, told: decode::Told) -> (StatusCode, serde_json::Value) {
+        let (status, mut answer) = self.native(source, told.event.map(Draft::from).map_err(|e| e.to_string()));
+        if let (false, Some(answer)) = (told.ignored.is_empty(), answer.as_object_mut()) {
+            answer.insert("ignored".to_owned(), json!(told.ignored));
+        }
+        (status, answer)
     }
 
     /// Hears one of our own events, and answers as the gRPC hook does.

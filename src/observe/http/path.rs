@@ -2,7 +2,8 @@
 
 use axum::http::Uri;
 
-use crate::observe::decode::{self, unescape};
+use crate::observe::decode::{Foreign, unescape};
+use crate::observe::proxy::Separator;
 
 /// What is posted below a table's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +19,9 @@ pub(super) enum Kind {
 pub(super) struct TablePath {
     /// Our catalog, when it is in the path.
     pub catalog: Option<String>,
-    /// The table.
-    pub table: decode::Foreign,
+    /// The tables that it may mean, the likeliest first: some clients write a space
+    /// as `+`.
+    pub tables: Vec<Foreign>,
     /// What is posted.
     pub kind: Kind,
 }
@@ -39,8 +41,9 @@ impl TablePath {
             _ => None,
         };
         // levels are joined by the unit separator; a dot is part of a name
-        let namespace = unescape(namespace).split('\u{1f}').map(Into::into).collect();
-        Some(Self { catalog, table: decode::Foreign { catalog: None, namespace, table: unescape(table) }, kind })
+        let names = Separator::default().tables("", namespace, table);
+        let tables = names.into_iter().map(|name| Foreign { catalog: None, namespace: name.namespace, table: name.table }).collect();
+        Some(Self { catalog, tables, kind })
     }
 }
 
@@ -55,20 +58,20 @@ pub(super) fn catalog_of(uri: &Uri) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn read(path: &str) -> Option<(Option<String>, Vec<String>, String)> {
-        TablePath::read(path).map(|p| (p.catalog, p.table.namespace, p.table.table))
+    fn read(path: &str) -> Option<(Option<String>, Vec<String>)> {
+        let shown = |t: Foreign| t.namespace.into_iter().chain([t.table]).collect::<Vec<_>>().join("|");
+        TablePath::read(path).map(|p| (p.catalog, p.tables.into_iter().map(shown).collect()))
     }
 
     #[test]
     fn a_tables_address_is_read_from_the_right() {
-        let name = |catalog: Option<&str>, namespace: &[&str], table: &str| {
-            Some((catalog.map(Into::into), namespace.iter().map(|&n| n.into()).collect(), table.into()))
-        };
-        assert_eq!(read("/iceberg/v1/namespaces/db/tables/t/metrics"), name(None, &["db"], "t"));
+        let names = |catalog: Option<&str>, tables: &[&str]| Some((catalog.map(Into::into), tables.iter().map(|&t| t.into()).collect()));
+        assert_eq!(read("/iceberg/v1/namespaces/db/tables/t/metrics"), names(None, &["db|t"]));
         assert_eq!(
             read("/iceberg/lake/v1/main%7Cwh/namespaces/a%1Fb.c/tables/t%20x+y/notifications"),
-            name(Some("lake"), &["a", "b.c"], "t x+y")
+            names(Some("lake"), &["a|b.c|t x y", "a|b.c|t x+y"])
         );
+        assert_eq!(read("/iceberg/v1/namespaces/db/tables/%FF/metrics"), names(None, &[]));
         assert_eq!(read("/iceberg/v1/namespaces/db/tables/t"), None);
         assert_eq!(read("/iceberg/v1/namespaces/db/views/t/metrics"), None);
     }

@@ -1,6 +1,7 @@
 //! The dead-letter topic: records that could not be read, as they were, with the
 //! reason and their place in headers.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rdkafka::config::RDKafkaLogLevel;
@@ -21,6 +22,35 @@ pub(super) struct Letter {
     pub reason: String,
     /// Handed back when the letter is written: the offset may move then.
     pub receipt: Receipt,
+    _weight: Weight,
+}
+
+/// The bytes of one letter among those of all that are not written yet.
+struct Weight {
+    all: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Weight {
+    fn new(all: &Arc<AtomicUsize>, bytes: usize) -> Self {
+        all.fetch_add(bytes, Ordering::Relaxed);
+        Self { all: Arc::clone(all), bytes }
+    }
+}
+
+impl Drop for Weight {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// What a letter is made of.
+pub(super) struct Parked {
+    pub key: Option<Vec<u8>>,
+    pub value: Vec<u8>,
+    pub place: String,
+    pub reason: String,
+    pub receipt: Receipt,
 }
 
 /// Letters that were not written, to be tried again.
@@ -31,6 +61,7 @@ pub(super) struct Letters {
     topic: String,
     producer: ThreadedProducer<Delivery>,
     failed: Failed,
+    bytes: Arc<AtomicUsize>,
 }
 
 struct Delivery {
@@ -74,11 +105,23 @@ impl Letters {
     pub(super) fn new(topic: &str, config: &ClientConfig) -> KafkaResult<Self> {
         let failed = Failed::default();
         let delivery = Delivery { topic: topic.to_owned(), failed: Arc::clone(&failed) };
-        Ok(Self { topic: topic.to_owned(), producer: config.create_with_context(delivery)?, failed })
+        Ok(Self { topic: topic.to_owned(), producer: config.create_with_context(delivery)?, failed, bytes: Arc::default() })
     }
 
     /// Writes a letter, in the background.
-    pub(super) fn send(&self, letter: Letter) {
+    pub(super) fn post(&self, parked: Parked) {
+        let Parked { key, value, place, reason, receipt } = parked;
+        let bytes = value.len().saturating_add(key.as_ref().map_or(0, Vec::len));
+        self.send(Letter { key, value, place, reason, receipt, _weight: Weight::new(&self.bytes, bytes) });
+    }
+
+    /// Bytes of the letters that are not written yet. The client holds each of them
+    /// once more.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn send(&self, letter: Letter) {
         let headers = OwnedHeaders::new()
             .insert(Header { key: "afterwrite-reason", value: Some(&letter.reason) })
             .insert(Header { key: "afterwrite-place", value: Some(&letter.place) });
@@ -99,5 +142,21 @@ impl Letters {
         for letter in failed {
             self.send(letter);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_weigh_until_they_are_gone() {
+        let all = Arc::<AtomicUsize>::default();
+        let (first, second) = (Weight::new(&all, 7), Weight::new(&all, 5));
+        assert_eq!(all.load(Ordering::Relaxed), 12);
+        drop(first);
+        assert_eq!(all.load(Ordering::Relaxed), 5);
+        drop(second);
+        assert_eq!(all.load(Ordering::Relaxed), 0);
     }
 }

@@ -88,6 +88,9 @@ impl KafkaDoor {
         let error = |why: String| Error { name: name.clone(), why };
         let sources: HashMap<String, Arc<Source>> =
             options.topics.iter().map(|t| (t.topic.clone(), entrance.ledger().source(Door::Kafka, &t.topic))).collect();
+        for source in sources.values() {
+            source.set_state(format!("reads from {} as group {}", options.brokers, options.group));
+        }
         let context = Context::new(&options.name, sources.clone());
         let consumer: BaseConsumer<Context> = consumer_config(&options).create_with_context(context).map_err(|e| error(told(&e)))?;
         let letters = match &options.dead_letter {

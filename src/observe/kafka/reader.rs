@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Topic;
 use super::context::{Context, Tracker};
-use super::letters::{Letter, Letters};
+use super::letters::{Letters, Parked};
 use crate::model::event::{Door, Event, Heard};
 use crate::observe::decode::{self, Draft, Record};
 use crate::observe::entrance::Entrance;
@@ -25,6 +25,8 @@ const TICK_MS: i64 = 100;
 /// Records that may wait for their looks; reading rests beyond, until half of
 /// them are absorbed.
 const MOST_WAITING: usize = 200_000;
+/// Bytes of dead letters that may wait to be written; reading rests beyond.
+const MOST_LETTERS: usize = 32 << 20;
 /// Before dead letters that were not written are tried again.
 const LETTERS_MS: i64 = 1_000;
 
@@ -70,7 +72,7 @@ impl Reader {
         let (mut ticked, mut wrote) = (0, 0);
         while !stop.is_cancelled() {
             let now_ms = self.entrance.now_ms();
-            if now_ms.saturating_sub(ticked) >= TICK_MS || now_ms < ticked {
+            if now_ms.saturating_sub(ticked) >= TICK_MS || now_ms < ticked || (self.is_heavy() && !self.rests) {
                 ticked = now_ms;
                 self.tick(&consumer);
             }
@@ -99,7 +101,7 @@ impl Reader {
         consumer.context().store(consumer);
         let waiting = consumer.context().tell_lag();
         let most = if self.rests { MOST_WAITING / 2 } else { MOST_WAITING };
-        let rest = waiting > most || !self.held.is_empty();
+        let rest = waiting > most || !self.held.is_empty() || self.is_heavy();
         if !rest && !self.rests {
             return;
         }
@@ -110,6 +112,10 @@ impl Reader {
             Ok(()) => self.rests = rest,
             Err(error) => tracing::warn!(%error, rest, "reading can be neither rested nor taken up"),
         }
+    }
+
+    fn is_heavy(&self) -> bool {
+        self.letters.as_ref().is_some_and(|letters| letters.waiting_bytes() > MOST_LETTERS)
     }
 
     fn take(&mut self, context: &Context, message: &BorrowedMessage<'_>, now_ms: i64) {
@@ -173,7 +179,7 @@ impl Reader {
         };
         let receipt = receipt(&taken(1), message.offset());
         let value = message.payload().unwrap_or_default().to_vec();
-        letters.send(Letter { key: message.key().map(Into::into), value, place, reason, receipt });
+        letters.post(Parked { key: message.key().map(Into::into), value, place, reason, receipt });
     }
 }
 

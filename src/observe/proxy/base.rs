@@ -73,12 +73,13 @@ impl Base {
         let other = Self::parse(url).ok()?;
         let path = rest.find('/').and_then(|at| rest.get(at..)).unwrap_or_default();
         let same_origin = other.tls == self.tls && other.port() == self.port() && other.host().eq_ignore_ascii_case(self.host());
-        let after = path.strip_prefix(self.path.as_str())?;
-        match (same_origin, after) {
-            (_, "" | "/") => Some(after.to_owned()),
-            (true, after) if after.starts_with('/') => Some(after.to_owned()),
-            _ => None,
-        }
+        let after = self.after(path)?;
+        (same_origin || matches!(after, "" | "/")).then(|| after.to_owned())
+    }
+
+    /// What follows the base's path in a path at or below it.
+    pub fn after<'p>(&self, path: &'p str) -> Option<&'p str> {
+        path.strip_prefix(self.path.as_str()).filter(|after| after.is_empty() || after.starts_with('/'))
     }
 
     /// As a text.

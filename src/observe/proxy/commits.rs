@@ -11,11 +11,13 @@
 //!
 //! A crash loses the answer, as the crash of any proxy does; nothing is written here.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap};
 use hyper::http::request::Parts;
@@ -62,18 +64,14 @@ struct Commit {
 
 /// Passes a commit through, and heals it.
 pub async fn answer(gate: &Arc<Gate>, parts: Parts, body: Incoming, route: Route<'_>) -> Result<Response<Body>, Error> {
-    let (bytes, held) = match keep(body, gate.limits.commit, &gate.room).await {
+    let (bytes, held) = match keep(body, gate.limits.commit, &gate.commits).await {
         Kept::Whole(bytes, held) => (bytes, held),
-        Kept::Large(body) => {
-            telemetry::proxy_untapped("large commit");
-            return gate.detached(pass(Arc::clone(gate), Request::from_parts(parts, body))).await;
-        }
+        Kept::Large(body) => return unread(gate, Request::from_parts(parts, body), route, "large commit").await,
         Kept::Broken(_, error) => return Err(error),
     };
     let text = plain(&parts.headers, &bytes, gate.limits.commit);
-    let Some(targets) = text.and_then(|text| targets(gate, &text, route)) else {
-        telemetry::proxy_untapped("unreadable commit");
-        return gate.detached(pass(Arc::clone(gate), Request::from_parts(parts, full(bytes)))).await;
+    let Some(targets) = text.and_then(|text| gate.guarded(|| targets(gate, &text, route)).flatten()) else {
+        return unread(gate, Request::from_parts(parts, full(bytes)), route, "unreadable commit").await;
     };
     let commit = Commit {
         gate: Arc::clone(gate),
@@ -83,6 +81,25 @@ pub async fn answer(gate: &Arc<Gate>, parts: Parts, body: Incoming, route: Route
         _held: held,
     };
     gate.detached(commit.run(Request::from_parts(parts, full(bytes)))).await
+}
+
+/// Passes a commit through that was not read. That its table may have changed is
+/// told by the path.
+async fn unread(gate: &Arc<Gate>, request: Request<Body>, route: Route<'_>, why: &'static str) -> Result<Response<Body>, Error> {
+    gate.untapped(request.uri().path(), why);
+    let names = match route {
+        Route::Commit(at) => gate.separator.tables(&gate.catalog, at.namespace, at.table),
+        _ => Vec::new(),
+    };
+    let mine = Arc::clone(gate);
+    let work = async move {
+        let answer = pass(Arc::clone(&mine), request).await;
+        if !answer.as_ref().is_ok_and(|a| a.status().is_client_error()) {
+            mine.hear(events::changed(names, Certainty::Hint, mine.clock.now_ms()));
+        }
+        answer
+    };
+    gate.detached(work).await
 }
 
 /// What a commit's body says; `None` when it cannot be read.
@@ -113,19 +130,24 @@ impl Commit {
         let gate = Arc::clone(&self.gate);
         let number = gate.requests.fetch_add(1, Ordering::Relaxed);
         let now_ms = gate.clock.now_ms();
-        let writings: Vec<Writing> = self.targets.iter().flat_map(|t| events::writings(number, &t.names, &t.change, now_ms)).collect();
-        writings.iter().for_each(|w| gate.heeds.begun(w));
+        let begun = || -> Vec<Writing> {
+            let writings: Vec<Writing> = self.targets.iter().flat_map(|t| events::writings(number, &t.names, &t.change, now_ms)).collect();
+            writings.iter().for_each(|w| gate.heeds.begun(w));
+            writings
+        };
+        let writings = gate.guarded(begun).unwrap_or_default();
         let sent = gate.upstream.send(request).await;
         let (end, answer) = self.settle(sent).await;
         let now_ms = gate.clock.now_ms();
-        writings.iter().for_each(|w| gate.heeds.ended(w, end, now_ms));
+        gate.guarded(|| writings.iter().for_each(|w| gate.heeds.ended(w, end, now_ms)));
         let certainty = match end {
             End::Landed => Certainty::CatalogConfirmed,
             End::Unknown => Certainty::Hint,
             End::NotLanded => return answer,
         };
         for target in &self.targets {
-            gate.hear(events::committed(&target.names, &target.change, certainty, now_ms));
+            let committed = || events::committed(&target.names, &target.change, certainty, now_ms);
+            gate.hear(gate.guarded(committed).unwrap_or_default());
         }
         answer
     }
@@ -175,7 +197,12 @@ impl Commit {
     /// Looks at the tables until the outcome is certain or the deadline is there.
     async fn heal(&self, seen: &str, original: Option<Response<Body>>) -> (End, Result<Response<Body>, Error>) {
         let began_ms = self.gate.clock.now_ms();
-        let (verdict, fresh) = self.look_until(began_ms.saturating_add(self.gate.heal_ms.unwrap_or(0))).await;
+        let looking = self.look_until(began_ms.saturating_add(self.gate.heal_ms.unwrap_or(0)));
+        // a defect here must not become a dropped connection, which clients take for a failure
+        let (verdict, fresh) = AssertUnwindSafe(looking).catch_unwind().await.unwrap_or_else(|_| {
+            tracing::error!("looking after a commit panicked: a defect, please report it");
+            (Verdict::Again, None)
+        });
         let fresh = fresh.filter(|_| verdict == Verdict::Landed);
         let table = self.targets.first().and_then(|t| t.names.first()).map(ToString::to_string).unwrap_or_default();
         let took_ms = self.gate.clock.now_ms().saturating_sub(began_ms);
@@ -210,6 +237,7 @@ impl Commit {
             let mut still = Vec::new();
             for target in open {
                 let (look, body) = self.look(target, deadline_ms).await;
+                let (body, _held) = body.unzip();
                 let stand = heal::stand(&target.change, &look);
                 stands.push(stand);
                 if stand != Stand::Present {
@@ -233,7 +261,7 @@ impl Commit {
     }
 
     /// Loads one table as the client would.
-    async fn look(&self, target: &Target, deadline_ms: i64) -> (Look, Option<Bytes>) {
+    async fn look(&self, target: &Target, deadline_ms: i64) -> (Look, Option<(Bytes, Held)>) {
         let left_ms = deadline_ms.saturating_sub(self.gate.clock.now_ms()).max(PAUSES_MS.1);
         for path in &target.paths {
             let asked = tokio::select! {
@@ -241,20 +269,20 @@ impl Commit {
                 () = self.gate.clock.sleep(LOOK.min(millis(left_ms))) => None,
             };
             match asked {
-                Some((StatusCode::OK, body)) => {
+                Some((StatusCode::OK, body, held)) => {
                     return match loaded::table(&body) {
-                        Ok(table) => (Look::Table(table), Some(body)),
+                        Ok(table) => (Look::Table(table), Some((body, held))),
                         Err(_) => (Look::Nothing, None),
                     };
                 }
-                Some((StatusCode::NOT_FOUND, _)) => {}
+                Some((StatusCode::NOT_FOUND, ..)) => {}
                 _ => return (Look::Nothing, None),
             }
         }
         (Look::Nothing, None)
     }
 
-    async fn ask(&self, path: &str) -> Option<(StatusCode, Bytes)> {
+    async fn ask(&self, path: &str) -> Option<(StatusCode, Bytes, Held)> {
         let target: PathAndQuery = path.parse().ok()?;
         let mut request = Request::new(empty());
         *request.method_mut() = Method::GET;
@@ -262,7 +290,11 @@ impl Commit {
         *request.headers_mut() = self.look_headers.clone();
         let (head, body) = self.gate.upstream.send(request).await.ok()?.into_parts();
         match keep(body, self.gate.limits.load, &self.gate.room).await {
-            Kept::Whole(bytes, _) => Some((head.status, plain(&head.headers, &bytes, self.gate.limits.load)?)),
+            Kept::Whole(bytes, mut held) => {
+                let text = plain(&head.headers, &bytes, self.gate.limits.load)?;
+                // what was unpacked takes room too
+                held.grow(text.len().saturating_sub(bytes.len())).then_some((head.status, text, held))
+            }
             Kept::Large(_) => {
                 telemetry::proxy_untapped("large load");
                 None

@@ -40,7 +40,9 @@ pub enum Note {
 
 /// Reads a config answer and rewrites it where a `uri` names the catalog
 /// `upstream`. `own` is the origin under which the client reached the proxy.
-/// What is not a config answer stays as it is.
+/// A `uri` of that origin was made by the catalog from what the proxy forwarded:
+/// its path is the catalog's own, and must lose what the proxy puts before every
+/// path. What is not a config answer stays as it is.
 pub fn rewrite(body: &[u8], upstream: &Base, own: &str) -> Read {
     let mut read = Read::default();
     let Ok(mut value) = serde_json::from_slice::<Value>(body) else { return read };
@@ -50,10 +52,14 @@ pub fn rewrite(body: &[u8], upstream: &Base, own: &str) -> Read {
             read.separator = Some(separator.to_owned());
         }
         let Some(Value::String(uri)) = values.get_mut("uri") else { continue };
-        if uri.is_empty() || within(uri, own) {
-            continue;
-        }
-        match upstream.below(uri) {
+        let rest = match path_at(uri, own) {
+            _ if uri.is_empty() => continue,
+            Some("" | "/") => continue,
+            Some(_) if upstream.path.is_empty() => continue,
+            Some(path) => upstream.after(path).map(str::to_owned),
+            None => upstream.below(uri),
+        };
+        match rest {
             None => read.notes.push(Note::Elsewhere { key, uri: uri.clone() }),
             Some(rest) => {
                 let to = format!("{own}{rest}");
@@ -67,8 +73,9 @@ pub fn rewrite(body: &[u8], upstream: &Base, own: &str) -> Read {
     read
 }
 
-fn within(uri: &str, origin: &str) -> bool {
-    uri.strip_prefix(origin).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+/// The path of a URL of this origin.
+fn path_at<'u>(uri: &'u str, origin: &str) -> Option<&'u str> {
+    uri.strip_prefix(origin).filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -98,6 +105,9 @@ mod tests {
             ("https://cat/catalog", "https://cat:443/catalog", "http://proxy:7413"),
             // the same catalog under its public name
             ("http://cat:8181/catalog", "https://public.example/catalog/", "http://proxy:7413/"),
+            // made by the catalog from what the proxy forwarded
+            ("http://cat:8181/catalog", "http://proxy:7413/catalog", "http://proxy:7413"),
+            ("http://cat:8181/catalog", "http://proxy:7413/catalog/x", "http://proxy:7413/x"),
         ] {
             assert_eq!(overridden(upstream, uri).as_deref(), Some(expected), "{upstream} {uri}");
         }
@@ -110,6 +120,7 @@ mod tests {
             ("http://cat:8181/catalog", "http://cat:8181/catalogue"),
             ("http://cat:8181/catalog", "https://public.example/elsewhere"),
             ("http://cat:8181", "https://public.example/elsewhere"),
+            ("http://cat:8181/catalog", "http://proxy:7413/catalogue"),
             ("http://cat:8181", "not a uri"),
         ] {
             let read = read(upstream, &json!({"overrides": {"uri": uri}}));
@@ -140,6 +151,19 @@ mod tests {
         ] {
             assert_eq!(read("http://cat:8181", &body), Read::default(), "{body}");
         }
+        for own in ["http://proxy:7413", "http://proxy:7413/"] {
+            let body = json!({"overrides": {"uri": own}});
+            assert_eq!(read("http://cat:8181/catalog", &body), Read::default(), "{own}");
+        }
         assert_eq!(rewrite(b"{", &Base::parse("http://cat").unwrap(), "http://p"), Read::default());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200), uri in "\\PC{0,40}") {
+            let base = Base::parse("http://cat/x").unwrap();
+            rewrite(&bytes, &base, "http://p");
+            rewrite(json!({"overrides": {"uri": uri}}).to_string().as_bytes(), &base, "http://p");
+        }
     }
 }

@@ -271,7 +271,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), parents in proptest::collection::vec(0_i64..4, 0..6)) {
-            let _may_fail = report(&bytes);
+            let _may_fail = (report(&bytes), serde_json::from_slice::<Create>(&bytes).is_ok(), serde_json::from_slice::<Rename>(&bytes).is_ok());
             let adds: Vec<(i64, Option<i64>)> = parents.iter().enumerate().map(|(at, p)| (at as i64 % 3, Some(*p))).collect();
             heard(&change(&adds, &[("main", Some(1))]));
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,9 +17,10 @@ use super::names::Separator;
 use super::tap::{Body, Error, Room};
 use super::upstream::Upstream;
 use crate::lake::clock::Clock;
-use crate::model::event::{Door, Event};
+use crate::model::event::{Door, Event, Heard};
 use crate::model::ident::MAIN;
 use crate::observe::Inbox;
+use crate::observe::ledger::Example;
 use crate::telemetry;
 
 /// Different things that are said once each.
@@ -36,6 +38,9 @@ pub struct Gate {
     pub limits: Limits,
     /// Bytes that may be kept at one time.
     pub room: Room,
+    /// The same of commits that are not sent yet: no other traffic may cost their
+    /// healing.
+    pub commits: Room,
     /// How the catalog separates namespace levels.
     pub separator: Separator,
     /// The branches that are looked after.
@@ -57,16 +62,43 @@ pub struct Gate {
 impl Gate {
     /// Gives events on, less those of branches that nobody looks after.
     pub fn hear(&self, events: Vec<Event>) {
+        self.guarded(|| events.into_iter().for_each(|event| self.hear_one(event)));
+    }
+
+    fn hear_one(&self, event: Event) {
         let source = self.inbox.ledger().source(Door::Proxy, &self.catalog);
-        for event in events {
-            let reference = event.reference.as_deref().unwrap_or(MAIN);
-            if self.references.iter().any(|r| r == reference) {
-                source.received(event.heard_ms);
-                let heard = self.inbox.hear_for(event, None);
-                source.heard(heard);
-                telemetry::event_heard(Door::Proxy, heard);
-            }
+        let (at_ms, place) = (event.heard_ms, event.table.to_string());
+        source.received(at_ms);
+        let reference = event.reference.as_deref().unwrap_or(MAIN);
+        if !self.references.iter().any(|r| r == reference) {
+            let reason = format!("branch `{}` is not looked after", reference.chars().take(128).collect::<String>());
+            return source.dropped(Example { at_ms, place, reason });
         }
+        let heard = self.inbox.hear_for(event, None);
+        source.heard(heard);
+        telemetry::event_heard(Door::Proxy, heard);
+        if heard == Heard::Full {
+            source.dropped(Example { at_ms, place, reason: "too many tables wait for a look: left to the poller".into() });
+        }
+    }
+
+    /// Something passed through unread.
+    pub fn untapped(&self, place: &str, reason: &'static str) {
+        telemetry::proxy_untapped(reason);
+        let (at_ms, source) = (self.clock.now_ms(), self.inbox.ledger().source(Door::Proxy, &self.catalog));
+        source.received(at_ms);
+        source.parked(Example { at_ms, place: place.to_owned(), reason: format!("passed through unread: {reason}") });
+    }
+
+    /// Runs a tap. A defect in it costs what it would have heard, never a request:
+    /// a client whose connection breaks after its commit may take it for failed.
+    pub fn guarded<T>(&self, tap: impl FnOnce() -> T) -> Option<T> {
+        let done = std::panic::catch_unwind(AssertUnwindSafe(tap));
+        if done.is_err() {
+            tracing::error!(catalog = %self.catalog, "reading what passes through the proxy panicked: a defect, please report it");
+            telemetry::proxy_untapped("defect");
+        }
+        done.ok()
     }
 
     /// Whether this has not been said before.

@@ -48,14 +48,25 @@ impl Asked {
         if self.tls { "https" } else { "http" }
     }
 
-    /// The origin under which the client reached us.
+    /// The origin under which the client reached us, or an earlier proxy that says
+    /// so: what upstream is told too.
     pub fn origin(&self, headers: &HeaderMap) -> String {
-        let host = headers.get(header::HOST).and_then(|h| h.to_str().ok()).filter(|h| !h.is_empty());
-        match host {
-            Some(host) => format!("{}://{host}", self.scheme()),
-            None => format!("{}://{}", self.scheme(), self.local),
+        let scheme = said(headers, "x-forwarded-proto").filter(|s| matches!(*s, "http" | "https")).unwrap_or(self.scheme());
+        let Some(host) = said(headers, "x-forwarded-host").or_else(|| said(headers, "host")) else {
+            return format!("{scheme}://{}", self.local);
+        };
+        let port = said(headers, "x-forwarded-port").and_then(|p| p.parse::<u16>().ok());
+        match port.filter(|port| named_port(host).is_none() && *port != port_of(host, scheme == "https")) {
+            Some(port) => format!("{scheme}://{host}:{port}"),
+            None => format!("{scheme}://{host}"),
         }
     }
+}
+
+/// The first value of a header that every proxy on the way may add to.
+fn said<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let first = headers.get(name)?.to_str().ok()?.split(',').next()?.trim();
+    Some(first).filter(|value| !value.is_empty())
 }
 
 /// Makes a client's headers those of the request to upstream. An earlier proxy's
@@ -82,10 +93,14 @@ pub fn to_upstream(headers: &mut HeaderMap, asked: &Asked, base: &Base) {
 }
 
 fn port_of(host: &str, tls: bool) -> u16 {
-    let default = if tls { 443 } else { 80 };
+    named_port(host).unwrap_or(if tls { 443 } else { 80 })
+}
+
+/// The port that a host is written with.
+fn named_port(host: &str) -> Option<u16> {
     match host.rsplit_once(':') {
-        Some((before, port)) if !before.contains(':') || before.ends_with(']') => port.parse().unwrap_or(default),
-        _ => default,
+        Some((before, port)) if !before.contains(':') || before.ends_with(']') => port.parse().ok(),
+        _ => None,
     }
 }
 
@@ -201,6 +216,12 @@ mod tests {
     fn the_origin_is_what_the_client_called_us() {
         assert_eq!(asked().origin(&map(&[("host", "p:99")])), "http://p:99");
         assert_eq!(Asked { tls: true, ..asked() }.origin(&map(&[])), "https://127.0.0.1:7413");
+        let behind = |pairs: &[(&str, &str)]| asked().origin(&map(pairs));
+        let front = [("host", "p:99"), ("x-forwarded-host", "front, inner"), ("x-forwarded-proto", "https")];
+        assert_eq!(behind(&front), "https://front");
+        assert_eq!(behind(&[front[0], front[1], front[2], ("x-forwarded-port", "8443")]), "https://front:8443");
+        assert_eq!(behind(&[front[0], front[1], front[2], ("x-forwarded-port", "443")]), "https://front");
+        assert_eq!(behind(&[("host", "p:99"), ("x-forwarded-proto", "gopher")]), "http://p:99");
         assert_eq!((port_of("p", true), port_of("[::1]:5", false), port_of("[::1]", false)), (443, 5, 80));
     }
 }

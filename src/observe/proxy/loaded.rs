@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::heal::Table;
@@ -20,14 +20,22 @@ pub fn table(body: &[u8]) -> Result<Table, serde_json::Error> {
 }
 
 /// The answer that a commit has: `metadata-location` and `metadata`. Anything
-/// else in a load's answer, above all credentials, is let go.
+/// else in a load's answer, above all credentials, is let go. The metadata's text
+/// is carried over as it is: it may be large, and its numbers are not ours to read.
 ///
 /// # Errors
 /// When it is not a load's answer.
 pub fn fresh(body: &[u8]) -> Result<Vec<u8>, serde_json::Error> {
-    let mut whole: Map<String, Value> = serde_json::from_slice(body)?;
-    whole.retain(|key, _| key == "metadata-location" || key == "metadata");
-    serde_json::to_vec(&whole)
+    serde_json::to_vec(&serde_json::from_slice::<Answer<'_>>(body)?)
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Answer<'a> {
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    metadata_location: Option<&'a RawValue>,
+    #[serde(borrow)]
+    metadata: &'a RawValue,
 }
 
 #[derive(Deserialize)]
@@ -84,6 +92,7 @@ mod tests {
     use std::io::Write;
 
     use proptest::prelude::*;
+    use serde_json::Value;
 
     use super::*;
 
@@ -101,6 +110,13 @@ mod tests {
         let table = table(body).unwrap();
         assert_eq!(table.refs, BTreeMap::from([("main".to_owned(), 9_223_372_036_854_775_806)]));
         assert_eq!(table.parents, BTreeMap::from([(9_223_372_036_854_775_806, Some(3))]));
+    }
+
+    #[test]
+    fn the_metadata_is_told_to_the_letter() {
+        let body = br#"{"config":{}, "metadata": {"a" :1.10, "b":123456789012345678901234567890}, "metadata-location":"m"}"#;
+        let expected = br#"{"metadata-location":"m","metadata":{"a" :1.10, "b":123456789012345678901234567890}}"#;
+        assert_eq!(fresh(body).unwrap(), expected);
     }
 
     #[test]

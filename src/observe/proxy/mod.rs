@@ -101,7 +101,8 @@ pub struct Limits {
     pub load: usize,
     /// Of reports, config answers and other small bodies.
     pub note: usize,
-    /// Of all requests together at one time.
+    /// Of all commits together that are not answered yet, and again of everything
+    /// else.
     pub room: usize,
 }
 
@@ -129,7 +130,7 @@ pub enum Error {
     #[error("{0} can be reached from other machines and TLS is not configured; configure it, listen on 127.0.0.1, or pass --insecure")]
     Open(SocketAddr),
     /// The address cannot be listened on.
-    #[error("{addr}: {source}; is another afterwrite running? set another `listen`")]
+    #[error("{addr}: {source}; is another afterwrite running? set another catalog.NAME.proxy.listen")]
     Bind {
         /// The address.
         addr: SocketAddr,
@@ -185,6 +186,7 @@ pub async fn start(options: &Options, ports: Ports) -> Result<Running, Error> {
         heal_ms,
         limits: options.limits,
         room: tap::Room::new(options.limits.room),
+        commits: tap::Room::new(options.limits.room),
         separator: Separator::default(),
         references: options.references.clone(),
         inbox: ports.inbox,

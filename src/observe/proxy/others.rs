@@ -31,25 +31,25 @@ enum Told {
 pub async fn answer(gate: &Arc<Gate>, parts: Parts, body: Incoming, route: Route<'_>) -> Result<Response<Body>, Error> {
     let now_ms = gate.clock.now_ms();
     if let Route::Load(at) = route {
-        for table in gate.separator.tables(&gate.catalog, at.namespace, at.table) {
-            gate.heeds.loaded(&table, now_ms);
-        }
+        let tables = || gate.separator.tables(&gate.catalog, at.namespace, at.table);
+        gate.guarded(|| tables().iter().for_each(|table| gate.heeds.loaded(table, now_ms)));
         return stream(gate, parts, body).await;
     }
     let (bytes, held) = match keep(body, gate.limits.note, &gate.room).await {
         Kept::Whole(bytes, held) => (bytes, held),
         Kept::Large(body) => {
-            telemetry::proxy_untapped("large request");
+            gate.untapped(parts.uri.path(), "large request");
             return gate.detached(pass(Arc::clone(gate), Request::from_parts(parts, body))).await;
         }
         Kept::Broken(_, error) => return Err(error),
     };
-    let told = plain(&parts.headers, &bytes, gate.limits.note).map_or(Told::Nothing, |text| tell(gate, &text, route));
+    let told = plain(&parts.headers, &bytes, gate.limits.note).and_then(|text| gate.guarded(|| tell(gate, &text, route)));
     let mine = Arc::clone(gate);
     let work = async move {
         let response = pass(Arc::clone(&mine), Request::from_parts(parts, full(bytes))).await;
         drop(held);
-        heard(&mine, told, response.as_ref().ok().map(Response::status));
+        let status = response.as_ref().ok().map(Response::status);
+        mine.guarded(|| heard(&mine, told.unwrap_or(Told::Nothing), status));
         response
     };
     gate.detached(work).await

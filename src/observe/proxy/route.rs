@@ -167,6 +167,14 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_path_makes_it_panic(method in "GET|POST|DELETE|HEAD|X", path in "[/a-z%+ü]{0,60}", parts in proptest::collection::vec("namespaces|tables|metrics|plan|register|rename|commit|transactions|v1|config||x", 0..9)) {
+            classify(&method, &path).name();
+            classify(&method, &format!("/{}", parts.join("/"))).name();
+        }
+    }
+
     #[test]
     fn a_prefix_of_any_shape_changes_nothing() {
         for prefix in ["", "/lake", "/main%7Cwarehouse", "/catalogs/unity", "/arn%3Aaws%3As3tables%3Ax%2Fy"] {

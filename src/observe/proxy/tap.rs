@@ -60,7 +60,8 @@ pub struct Held {
 }
 
 impl Held {
-    fn grow(&mut self, bytes: usize) -> bool {
+    /// Takes more room; false, and nothing is taken, when there is none.
+    pub fn grow(&mut self, bytes: usize) -> bool {
         let fits = self.room.take(bytes);
         if fits {
             self.bytes = self.bytes.saturating_add(bytes);

@@ -12,6 +12,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -28,6 +29,12 @@ const IDLE_MS: i64 = 15_000;
 /// The same for requests that must not be sent twice: a connection that upstream
 /// may be about to close would leave their outcome open.
 const CAREFUL_IDLE_MS: i64 = 1_000;
+
+/// An upstream that is gone without a word is noticed after this silence and so
+/// many probes: a request may wait for its answer for ever, but not for nothing.
+const SILENCE: Duration = Duration::from_secs(15);
+const PROBE_EVERY: Duration = Duration::from_secs(5);
+const PROBES: u32 = 3;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -149,10 +156,17 @@ impl Upstream {
     async fn open(&self) -> Result<SendRequest<Body>, Error> {
         let stream = TcpStream::connect((self.base.host(), self.base.port())).await?;
         stream.set_nodelay(true)?;
+        watch(&stream)?;
         let Some(tls) = &self.tls else { return speak(stream).await };
         let name = ServerName::try_from(self.base.host().to_owned())?;
         speak(tls.connect(name, stream).await?).await
     }
+}
+
+/// Has the system ask whether the other end is still there.
+fn watch(stream: &TcpStream) -> std::io::Result<()> {
+    let probes = TcpKeepalive::new().with_time(SILENCE).with_interval(PROBE_EVERY).with_retries(PROBES);
+    SockRef::from(stream).set_tcp_keepalive(&probes)
 }
 
 async fn speak<S>(stream: S) -> Result<SendRequest<Body>, Error>
@@ -193,4 +207,21 @@ fn connector() -> Result<TlsConnector, String> {
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(TlsConnector::from(Arc::new(config)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_asks_whether_upstream_is_still_there() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        assert!(!SockRef::from(&stream).keepalive().unwrap());
+        watch(&stream).unwrap();
+        let socket = SockRef::from(&stream);
+        let probes =
+            (socket.tcp_keepalive_time().unwrap(), socket.tcp_keepalive_interval().unwrap(), socket.tcp_keepalive_retries().unwrap());
+        assert_eq!((socket.keepalive().unwrap(), probes), (true, (SILENCE, PROBE_EVERY, PROBES)));
+    }
 }

@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 
-from . import amplification, cases, compaction, copies, latency, machine
+from . import amplification, cases, compaction, copies, events, latency, machine
 from .figures import Figures
 from .world import World
 
@@ -23,6 +23,7 @@ def benchmarks():
     found["reencode_vs_datafusion"] = copies.reencode
     found["trigger_to_commit_s"] = latency.measure
     found["write_amplification"] = amplification.measure
+    found["kafka_events_per_s"] = events.measure
     return found
 
 

@@ -184,6 +184,26 @@ async fn h04_a_conflict_while_the_first_copy_is_still_worked_on_is_unknown() {
 }
 
 #[tokio::test]
+async fn h04_a_conflict_that_cannot_be_looked_at_is_unknown() {
+    for unseen in [Reply::error(500, "InjectedException"), Reply::Drop] {
+        let ready = Ready::new().await;
+        let base = ready.world.load().await;
+        // given a first copy that is still worked on, a second one refused, and a table
+        // that cannot be seen right then
+        ready.world.server.fail_commit(Work::Later, Reply::error(409, "CommitFailedException"));
+        for _ in 0..4 {
+            ready.world.server.fail(|asked| asked.method == "GET" && asked.target.contains("snapshots=refs"), Work::Done, unseen.clone());
+        }
+        let outcome = ready.world.table.commit_on(&base, &ready.plan, &ready.written, "a1", &ready.watch).await.unwrap();
+        assert!(matches!(outcome, Outcome::Unknown { .. }), "{unseen:?}: {outcome:?}");
+        assert!(NotLanded::from_outcome(&AttemptId("a1".into()), &outcome).is_none());
+        assert_eq!(ready.world.server.arrive().await, [200]);
+        assert_eq!(ready.look().await, Resolution::Landed { snapshot_id: ready.world.table.head().await });
+        ready.check(&[]).await;
+    }
+}
+
+#[tokio::test]
 async fn a_refusal_of_the_catalog_itself_is_one() {
     for (status, kind) in [(403, "ForbiddenException"), (400, "BadRequestException"), (422, "UnprocessableEntityException")] {
         let ready = Ready::new().await;

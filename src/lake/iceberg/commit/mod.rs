@@ -42,6 +42,8 @@ use crate::model::refusal::{Refusal, Refused};
 /// * the table is the plan's, by uuid, and the branch is the plan's;
 /// * [`Plan::check`] holds on the base: every input live and unchanged, the
 ///   deletes that apply to the inputs exactly those planned;
+/// * the outputs read as the inputs do, under the base's schema and to the
+///   equality deletes that came since: no column that they lack is in either;
 /// * rows out = rows in − rows deleted; outputs are new files of the plan's
 ///   partition and spec;
 /// * the catalog swaps only if the table's uuid and the branch's head are still
@@ -75,7 +77,11 @@ pub async fn commit(table: &IcebergTable, plan: &Plan, written: &Written, commit
     if let Err(conflict) = plan.check(&state.scope_files(&head)) {
         return Ok(Outcome::Conflict(conflict));
     }
-    let outputs = outputs::entries(table, plan, written)?;
+    let detail = outputs::detail(written)?;
+    if let Some(conflict) = outputs::reads_otherwise(table, &state, plan, &detail.columns) {
+        return Ok(Outcome::Conflict(conflict));
+    }
+    let outputs = outputs::entries(table, plan, written, detail)?;
     let snapshot = build(table, plan, &head, &state, outputs, commit).await?;
     commit.control.reached(KillPoint::ManifestsWritten);
     ask(table, snapshot, head.snapshot.snapshot_id(), commit).await

@@ -5,12 +5,16 @@ use std::collections::HashSet;
 use iceberg::spec::{DataContentType, DataFile, DataFileBuilder, DataFileFormat, Struct};
 
 use super::manifests;
+use crate::lake::iceberg::columns::Columns;
 use crate::lake::iceberg::rewrite::Detail;
+use crate::lake::iceberg::scope::State;
 use crate::lake::iceberg::scope::tuple;
 use crate::lake::iceberg::table::IcebergTable;
 use crate::lake::{Error, Result, Written};
+use crate::model::file::FileKey;
 use crate::model::location::Location;
-use crate::model::plan::Plan;
+use crate::model::outcome::Conflict;
+use crate::model::plan::{CONFLICT_SAMPLE, Plan};
 
 /// The outputs' data files, entered under the plan's partition and spec, without
 /// a claim to be sorted.
@@ -23,8 +27,7 @@ use crate::model::plan::Plan;
 ///
 /// # Errors
 /// [`Error::Proof`] naming what does not hold; `unresolved-spec`.
-pub fn entries(table: &IcebergTable, plan: &Plan, written: &Written) -> Result<Vec<DataFile>> {
-    let detail = written.detail.downcast_ref::<Detail>().ok_or_else(|| Error::Setup("outputs of another table format".into()))?;
+pub fn entries(table: &IcebergTable, plan: &Plan, written: &Written, detail: &Detail) -> Result<Vec<DataFile>> {
     count_rows(plan, written, &detail.data_files)?;
     let (schema, spec) = manifests::schema_for(table, plan.scope.spec_id)?;
     let fields = spec.partition_type(&schema).map_err(|e| Error::damaged(&table.loaded.metadata_location, e))?;
@@ -45,6 +48,34 @@ pub fn entries(table: &IcebergTable, plan: &Plan, written: &Written) -> Result<V
         entries.push(entry(file, plan.scope.spec_id, partition.clone())?);
     }
     Ok(entries)
+}
+
+/// What the rewrite tells of its outputs.
+///
+/// # Errors
+/// [`Error::Setup`], when they are of another table format.
+pub fn detail(written: &Written) -> Result<&Detail> {
+    written.detail.downcast_ref::<Detail>().ok_or_else(|| Error::Setup("outputs of another table format".into()))
+}
+
+/// Why the outputs would not read as the inputs do on this base.
+///
+/// Outputs have the columns of the schema when they were written. A column that
+/// was dropped then and is in the schema again has its values in the inputs only. So
+/// has one by which an equality delete deletes that came since, from a writer that
+/// kept to the older schema: it reaches the outputs and finds NULLs there.
+pub fn reads_otherwise(table: &IcebergTable, state: &State, plan: &Plan, columns: &Columns) -> Option<Conflict> {
+    let changed = columns.changed(&table.loaded.metadata);
+    if !changed.is_empty() {
+        return Some(Conflict::ColumnsChanged { columns: changed });
+    }
+    let applied: HashSet<&FileKey> = plan.deletes.iter().map(|d| &d.key).collect();
+    let strange =
+        |key: &FileKey| !applied.contains(key) && state.equality_ids.get(key).is_some_and(|ids| ids.iter().any(|id| !columns.keep(*id)));
+    let inputs: HashSet<&str> = plan.inputs.iter().map(|f| f.path.as_ref()).collect();
+    let hit = state.files.iter().filter(|f| inputs.contains(f.path.as_ref()) && f.deletes.iter().any(strange));
+    let files: Vec<String> = hit.map(|f| f.path.to_string()).take(CONFLICT_SAMPLE).collect();
+    (!files.is_empty()).then_some(Conflict::DeletesChanged { files })
 }
 
 fn count_rows(plan: &Plan, written: &Written, files: &[DataFile]) -> Result<()> {

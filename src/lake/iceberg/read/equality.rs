@@ -10,7 +10,7 @@ use arrow_row::{RowConverter, Rows, SortField};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use futures::StreamExt;
 
-use super::batches::batch_rows;
+use super::batches::{batch_rows, column_rows};
 use super::convert;
 use super::file::{ParquetFile, Store};
 use super::identify::identify;
@@ -25,6 +25,8 @@ use crate::model::refusal::{Refusal, Refused};
 
 /// Bytes a key takes beside its own: table entry, pointer, allocation.
 const BYTES_A_KEY: u64 = 80;
+/// An allocation is larger than what it holds by one part in so many, at most.
+const ROUNDED_UP: u64 = 8;
 /// How much larger than its compressed file a file of keys is taken to be.
 const INFLATION: u64 = 2;
 
@@ -172,7 +174,9 @@ impl KeySet {
         let projection = self.projection(&file)?;
         let mut rows = 0u64;
         for group in 0..file.footer().num_row_groups() {
+            // beside the keys that stay a batch is held as it is read, grown and encoded
             let size = batch_rows(&file, group, &projection.leaves, limits.memory)?;
+            let size = size.min(column_rows(&file, group, &projection.leaves, limits.memory)?);
             let mut stream = file.stream(group, &projection.leaves, size).await?;
             while let Some(batch) = stream.next().await {
                 control.check()?;
@@ -207,7 +211,8 @@ impl KeySet {
             match self.keys.get_mut(key) {
                 Some(held) => *held = sequence.max(*held),
                 None => {
-                    self.bytes += BYTES_A_KEY + u64::try_from(key.len()).unwrap_or(0);
+                    let length = u64::try_from(key.len()).unwrap_or(0);
+                    self.bytes += BYTES_A_KEY + length + length / ROUNDED_UP;
                     self.keys.insert(key.into(), sequence);
                 }
             }

@@ -22,6 +22,7 @@ use self::choose::Choice;
 use self::input::Input;
 use self::job::{Job, Made};
 use self::repack::Packed;
+use super::columns::Columns;
 use super::read::deleted::{self, Deleted};
 use super::read::{self, ReadSummary};
 use super::table::IcebergTable;
@@ -37,6 +38,8 @@ pub struct Detail {
     /// proof compares the bytes of spliced chunks, and reads the inputs itself
     /// for re-packed ones.
     pub read: Option<ReadSummary>,
+    /// The columns that the outputs have.
+    pub columns: Columns,
 }
 
 /// Writes the outputs of a plan the cheapest way that gives good files.
@@ -60,7 +63,7 @@ pub async fn run(table: &IcebergTable, plan: &Plan, attempt: &AttemptId, control
         (choice, None) => (choice, encoded(table, &job).await?),
     };
     control.reached(KillPoint::Written);
-    Ok(written(plan, choice, done))
+    Ok(written(table, plan, choice, done))
 }
 
 /// Outputs, and what was read for them.
@@ -122,7 +125,7 @@ fn room(plan: &Plan) -> u64 {
     bytes.saturating_add(bytes / 4).saturating_add(1 << 20)
 }
 
-fn written(plan: &Plan, choice: Choice, done: Done) -> Written {
+fn written(table: &IcebergTable, plan: &Plan, choice: Choice, done: Done) -> Written {
     let (outputs, data_files): (Vec<_>, Vec<_>) = done.made.into_iter().map(|made| (made.output, made.data_file)).unzip();
     Written {
         path: choice.path,
@@ -131,6 +134,6 @@ fn written(plan: &Plan, choice: Choice, done: Done) -> Written {
         rows_in: done.read.as_ref().map_or_else(|| plan.input_records(), |read| read.rows_in),
         rows_deleted: done.rows_deleted,
         bytes_read: done.bytes_read,
-        detail: Arc::new(Detail { data_files, read: done.read }),
+        detail: Arc::new(Detail { data_files, read: done.read, columns: Columns::of(&table.loaded.metadata) }),
     }
 }

@@ -7,7 +7,7 @@ use crate::lake::iceberg::catalog::memory::MemoryCatalog;
 use crate::lake::iceberg::catalog::metadata_file;
 use crate::lake::iceberg::store::file_io;
 use crate::model::ident::TableName;
-use crate::model::partition::{Tuple, Value};
+use crate::model::partition::{PartitionKey, Tuple, Value};
 
 /// A v2 table whose first spec partitions by a column that was dropped, whose second
 /// has only a void field, and whose third names a column that no schema holds.
@@ -206,4 +206,59 @@ fn a_look_refuses_what_a_whole_load_refuses() {
     assert_eq!(refused(&text(|json| json["default-spec-id"] = json!(9))), damaged);
     let newer = text(|json| json["format-version"] = json!(4));
     assert_eq!(refused(&newer), (Refusal::FormatVersion, Refusal::FormatVersion));
+}
+
+#[test]
+fn the_values_of_a_partition_read_as_its_transforms_and_types_say() {
+    use crate::model::form::Form;
+    let t = table(MAIN, |json| {
+        let column = |id: i64, kind: &str| json!({"id": id, "name": format!("c{id}"), "required": false, "type": kind});
+        json["schemas"][1]["fields"] = ["date", "timestamp", "timestamptz", "decimal(9, 2)", "string", "time"]
+            .iter()
+            .zip(1..)
+            .map(|(kind, id)| column(id, kind))
+            .collect();
+        let field = |at: i64, source: i64, transform: &str| json!({"source-id": source, "field-id": 2000 + at, "name": format!("f{at}"), "transform": transform});
+        let of = [
+            (1, "identity"),
+            (1, "year"),
+            (1, "month"),
+            (1, "day"),
+            (2, "hour"),
+            (2, "identity"),
+            (3, "identity"),
+            (4, "identity"),
+            (4, "truncate[10]"),
+            (5, "identity"),
+            (5, "bucket[4]"),
+            (6, "identity"),
+            (1, "void"),
+        ];
+        let fields: Vec<_> = of.iter().zip(0..).map(|((source, transform), at)| field(at, *source, transform)).collect();
+        json["partition-specs"].as_array_mut().unwrap().push(json!({"spec-id": 9, "fields": fields}));
+    });
+    let decimal = Form::Decimal { scale: 2 };
+    let zoned = |zoned| Form::Micros { zoned };
+    let expected = [
+        Form::Day,
+        Form::Year,
+        Form::Month,
+        Form::Day,
+        Form::Hour,
+        zoned(false),
+        zoned(true),
+        decimal,
+        decimal,
+        Form::Plain,
+        Form::Plain,
+        Form::Time,
+        Form::Plain,
+    ];
+    assert_eq!(t.view.specs[&9].forms, expected);
+    // a dropped column still types the partitions of old files
+    let plain = table(MAIN, |_| ());
+    assert_eq!(plain.view.specs[&0].forms, [Form::Plain, Form::Day]);
+    let key = PartitionKey { spec_id: 0, tuple: Tuple::from([Some(Value::Long(7)), Some(Value::Int(9190))]) };
+    assert_eq!(plain.view.partition_name(&key), "a=7/b_day=1995-03-01");
+    assert_eq!(plain.view.partition_name(&PartitionKey { spec_id: 42, ..key }), "field0=7/field1=9190");
 }

@@ -16,8 +16,14 @@ pub enum Verdict {
     Moved(String),
     /// Not applied, and a retry would not help.
     Refused(String),
-    /// Not applied: the credentials were refused before the request was looked at.
-    Unauthorized(String),
+    /// The credentials were refused before the request was looked at. `told`: by
+    /// the catalog itself, which proves that it was not applied.
+    Unauthorized {
+        /// The answer.
+        why: String,
+        /// Whether the body is the catalog's own.
+        told: bool,
+    },
     /// It may have been applied, or still be.
     Unknown(String),
 }
@@ -72,7 +78,10 @@ pub fn classify(status: u16, body: &[u8]) -> Verdict {
     match (status, kind.as_deref().unwrap_or_default()) {
         (200, _) => Verdict::Accepted,
         (_, "CommitStateUnknownException") => Verdict::Unknown(told),
-        (401 | 419, _) => Verdict::Unauthorized(told),
+        (401 | 419, kind) => {
+            let own = ["NotAuthorizedException", "UnauthorizedException", "AuthenticationTimeoutException"].contains(&kind);
+            Verdict::Unauthorized { why: told, told: own }
+        }
         (409, "CommitFailedException" | "RequirementFailedException" | "ConcurrentModificationException") => Verdict::Moved(told),
         (404, "NoSuchTableException" | "NoSuchNamespaceException" | "NoSuchIcebergTableException" | "NotFoundException") => {
             Verdict::Moved(told)
@@ -104,7 +113,8 @@ mod tests {
             Verdict::Accepted => "accepted",
             Verdict::Moved(_) => "moved",
             Verdict::Refused(_) => "refused",
-            Verdict::Unauthorized(_) => "unauthorized",
+            Verdict::Unauthorized { told: true, .. } => "unauthorized",
+            Verdict::Unauthorized { told: false, .. } => "unauthorized, by whom?",
             Verdict::Unknown(_) => "unknown",
         }
     }
@@ -122,7 +132,8 @@ mod tests {
             (400, "CommitStateUnknownException", "unknown"),
             (400, "SomethingElse", "unknown"),
             (401, "NotAuthorizedException", "unauthorized"),
-            (401, "", "unauthorized"),
+            (401, "", "unauthorized, by whom?"),
+            (419, "<html>", "unauthorized, by whom?"),
             (403, "ForbiddenException", "refused"),
             (403, "", "unknown"),
             (404, "NoSuchTableException", "moved"),
@@ -174,8 +185,8 @@ mod tests {
         #[test]
         fn no_body_panics_or_is_taken_for_a_proof(status in 300u16..600, body in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
             let verdict = name(&classify(status, &body));
-            let by_status = [401, 405, 411, 413, 414, 415, 419, 431].contains(&status);
-            proptest::prop_assert!(by_status || verdict == "unknown");
+            let by_status = [405, 411, 413, 414, 415, 431].contains(&status);
+            proptest::prop_assert!(by_status || verdict == "unknown" || verdict == "unauthorized, by whom?");
         }
     }
 }

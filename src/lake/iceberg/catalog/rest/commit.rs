@@ -88,7 +88,11 @@ pub async fn commit(
             match again(client, &address, body.into(), &extra).await {
                 Ok(Ok(answered)) => (answered.status, answered.body),
                 Ok(Err(why)) => return Ok(Answer::Unknown(format!("catalog `{}`: {why}", client.name))),
-                Err(error) => return Ok(Answer::Rejected(error.to_string())),
+                // not sent again: the first answer stands
+                Err(error) => {
+                    tracing::warn!(catalog = client.name, %error, "a commit whose credentials were refused is not asked for again");
+                    (answered.status, answered.body)
+                }
             }
         }
         Ok(answered) => (answered.status, answered.body),
@@ -132,8 +136,8 @@ fn arm(client: &Client, verdict: Verdict, body: &[u8], updates: &[TableUpdate]) 
             tracing::debug!(catalog = client.name, why, "a commit was refused because the table moved");
             Answer::Moved
         }
-        Verdict::Refused(why) | Verdict::Unauthorized(why) => Answer::Rejected(told(why)),
-        Verdict::Unknown(why) => Answer::Unknown(told(why)),
+        Verdict::Refused(why) | Verdict::Unauthorized { why, told: true } => Answer::Rejected(told(why)),
+        Verdict::Unauthorized { why, told: false } | Verdict::Unknown(why) => Answer::Unknown(told(why)),
     }
 }
 

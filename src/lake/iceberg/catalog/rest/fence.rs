@@ -124,6 +124,6 @@ async fn ask(
             }
         }
         Verdict::Moved(why) | Verdict::Refused(why) => Ok(Said::Refused(why)),
-        Verdict::Unauthorized(why) | Verdict::Unknown(why) => Err(client.unreachable(&address, why)),
+        Verdict::Unauthorized { why, .. } | Verdict::Unknown(why) => Err(client.unreachable(&address, why)),
     }
 }

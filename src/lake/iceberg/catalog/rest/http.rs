@@ -29,6 +29,8 @@ use tower_service::Service;
 const CONNECT_TIMEOUT: &str = "rest.client.connection-timeout-ms";
 const ANSWER_TIMEOUT: &str = "rest.client.socket-timeout-ms";
 const IDLE: Duration = Duration::from_secs(30);
+/// After which the system asks whether the other end is still there.
+const SILENCE: Duration = Duration::from_secs(15);
 
 /// A request that is not sent yet.
 pub type Request = hyper::Request<Bytes>;
@@ -94,6 +96,7 @@ impl Http {
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(patience.connect));
+        tcp.set_keepalive(Some(SILENCE));
         let connector = HttpsConnectorBuilder::new().with_tls_config(tls()?).https_or_http().enable_http1().wrap_connector(tcp);
         let mut builder = Client::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).pool_max_idle_per_host(8).retry_canceled_requests(false);

@@ -1,0 +1,157 @@
+//! Partitions that `undo` took back: the loop keeps them as they are until a writer
+//! changes them, so that it does not do again what somebody has just undone.
+
+use serde::{Deserialize, Serialize};
+
+use crate::act::Journal;
+use crate::act::journal::{Blob, Error, Result};
+use crate::model::ident::TableIdent;
+use crate::model::layout::{PartitionLayout, Tally};
+use crate::model::partition::PartitionKey;
+
+/// The journal's kind of it, its only key, and the version of its encoding.
+const KIND: &str = "undone";
+const KEY: &str = "partitions";
+const VERSION: u32 = 1;
+
+/// A partition as an undo left it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// The table.
+    pub table: TableIdent,
+    /// Its name at the time.
+    pub name: String,
+    /// The partition.
+    pub partition: PartitionKey,
+    /// Its name.
+    pub label: String,
+    /// What it held then; `None` while the undo is under way, or when that could not
+    /// be read: it is kept whatever it holds.
+    pub left: Option<Left>,
+}
+
+/// What a partition holds, by its kinds of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    data: (u64, u64, u64),
+    position_deletes: (u64, u64, u64),
+    equality_deletes: (u64, u64, u64),
+    deletion_vectors: (u64, u64, u64),
+}
+
+impl Left {
+    /// Of a partition.
+    pub fn of(layout: &PartitionLayout) -> Self {
+        let sums = |t: &Tally| (t.files, t.bytes, t.records);
+        Self {
+            data: sums(&layout.data),
+            position_deletes: sums(&layout.position_deletes),
+            equality_deletes: sums(&layout.equality_deletes),
+            deletion_vectors: sums(&layout.deletion_vectors),
+        }
+    }
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holds(Vec<Hold>);
+
+impl Holds {
+    /// As the journal has them.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn read(journal: &dyn Journal) -> Result<Self> {
+        let Some(blob) = journal.blob(KIND, KEY).await?.filter(|blob| blob.version == VERSION) else { return Ok(Self::default()) };
+        serde_json::from_slice(&blob.bytes).map(Self).map_err(|e| Error::Unreadable { id: KIND.into(), why: e.to_string() })
+    }
+
+    async fn write(&self, journal: &dyn Journal) -> Result<()> {
+        if self.0.is_empty() {
+            return journal.drop_blob(KIND, KEY).await;
+        }
+        let bytes = serde_json::to_vec(&self.0).map_err(|e| Error::Unreadable { id: KIND.into(), why: e.to_string() })?;
+        journal.put_blob(KIND, KEY, &Blob { version: VERSION, bytes }).await
+    }
+
+    /// Keeps a partition, in place of what was kept of it before.
+    ///
+    /// # Errors
+    /// When the journal cannot be used.
+    pub async fn keep(journal: &dyn Journal, hold: Hold) -> Result<()> {
+        let mut all = Self::read(journal).await?;
+        all.0.retain(|h| (h.table, &h.partition) != (hold.table, &hold.partition));
+        all.0.push(hold);
+        all.write(journal).await
+    }
+
+    /// Lets the partitions of a table go, or one of them; gives back whether there
+    /// were any.
+    ///
+    /// # Errors
+    /// When the journal cannot be used.
+    pub async fn release(journal: &dyn Journal, table: TableIdent, partition: Option<&PartitionKey>) -> Result<bool> {
+        let mut all = Self::read(journal).await?;
+        let before = all.0.len();
+        all.0.retain(|h| h.table != table || partition.is_some_and(|p| *p != h.partition));
+        if all.0.len() == before {
+            return Ok(false);
+        }
+        all.write(journal).await?;
+        Ok(true)
+    }
+
+    /// Every one.
+    pub fn iter(&self) -> impl Iterator<Item = &Hold> {
+        self.0.iter()
+    }
+
+    /// Whether a partition is kept that holds this now.
+    pub fn keeps(&self, table: TableIdent, partition: &PartitionKey, now: Option<&PartitionLayout>) -> bool {
+        let same = |left: Left| now.is_some_and(|now| Left::of(now) == left);
+        let of = |h: &&Hold| h.table == table && h.partition == *partition;
+        self.0.iter().find(of).is_some_and(|h| h.left.is_none_or(same))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::act::MemoryJournal;
+
+    fn hold(table: u128, spec_id: i32, left: Option<Left>) -> Hold {
+        Hold {
+            table: TableIdent::iceberg(uuid::Uuid::from_u128(table)),
+            name: "lake.ns.t".into(),
+            partition: PartitionKey::unpartitioned(spec_id),
+            label: "all".into(),
+            left,
+        }
+    }
+
+    fn layout(files: u64) -> PartitionLayout {
+        PartitionLayout { data: Tally { files, bytes: 10 * files, records: files }, ..PartitionLayout::default() }
+    }
+
+    #[tokio::test]
+    async fn a_partition_is_kept_until_it_changes_or_is_let_go() {
+        let journal = MemoryJournal::default();
+        let (one, other) = (hold(1, 0, Some(Left::of(&layout(3)))), hold(1, 7, None));
+        Holds::keep(&journal, hold(1, 0, None)).await.unwrap();
+        Holds::keep(&journal, one.clone()).await.unwrap();
+        Holds::keep(&journal, other.clone()).await.unwrap();
+        Holds::keep(&journal, hold(2, 0, None)).await.unwrap();
+        let holds = Holds::read(&journal).await.unwrap();
+        assert_eq!(holds.iter().count(), 3);
+        let keeps = |hold: &Hold, now: Option<&PartitionLayout>| holds.keeps(hold.table, &hold.partition, now);
+        assert_eq!((keeps(&one, Some(&layout(3))), keeps(&one, Some(&layout(4))), keeps(&one, None)), (true, false, false));
+        assert_eq!((keeps(&other, Some(&layout(4))), keeps(&hold(3, 0, None), None)), (true, false));
+
+        assert!(Holds::release(&journal, one.table, Some(&one.partition)).await.unwrap());
+        assert!(!Holds::release(&journal, one.table, Some(&one.partition)).await.unwrap());
+        assert!(Holds::release(&journal, one.table, None).await.unwrap());
+        assert_eq!(Holds::read(&journal).await.unwrap(), Holds(vec![hold(2, 0, None)]));
+        assert!(Holds::release(&journal, hold(2, 0, None).table, None).await.unwrap());
+        assert_eq!(Holds::read(&journal).await.unwrap(), Holds::default());
+    }
+}
