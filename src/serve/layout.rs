@@ -131,10 +131,9 @@ impl Layout for Layouts {
         // before the table is asked for, so that nothing is missed between
         let made = self.backend.watch();
         if let Some(name) = &only {
-            match self.backend.get_layout(name, MAIN).await {
-                Err(error @ (Error::NotFound(_) | Error::Refused(_))) => return Err(error.into()),
-                // a catalog that does not answer now may answer later
-                _ => {}
+            // a catalog that does not answer now may answer later
+            if let Err(error @ (Error::NotFound(_) | Error::Refused(_))) = self.backend.get_layout(name, MAIN).await {
+                return Err(error.into());
             }
         }
         let items = BroadcastStream::new(made).filter_map(move |next| {

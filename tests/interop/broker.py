@@ -59,6 +59,7 @@ share.coordinator.state.topic.num.partitions=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
 log.cleaner.enable=false
 ssl.keystore.type=PEM
 ssl.keystore.location={certs}/server.pem

@@ -12,12 +12,52 @@ import java
 import trino as trino_engine
 
 
+# Modules that share engines besides Spark, so that one worker starts each of them once.
+SHARED = {"test_encodings": "trino and flink", "test_flink": "trino and flink", "test_stores": "trino and flink", "test_through_proxy": "trino and flink"}
+# What takes long begins early.
+FIRST = ["test_encodings", "test_flink", "test_stores", "test_through_proxy", "test_demo", "test_writers", "test_repack", "test_proxy", "test_rest", "test_fuzz"]
+EVERYTHING = pytest.StashKey()
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "last: looks at what all other tests left behind")
 
 
+def is_last(item):
+    return item.get_closest_marker("last") is not None
+
+
+@pytest.hookimpl(tryfirst=True)  # before the worker reads the groups
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
+    """Workers take whole groups, in this order."""
+    module = lambda item: item.module.__name__  # noqa: E731
+    items.sort(key=lambda item: (is_last(item), FIRST.index(module(item)) if module(item) in FIRST else len(FIRST)))
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(SHARED.get(module(item), module(item))))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def everything(request, tmp_path_factory):
+    """The folder below which every worker's files lie."""
+    own = tmp_path_factory.getbasetemp()
+    request.config.stash[EVERYTHING] = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    return request.config.stash[EVERYTHING]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Tells the other workers that a test has ended."""
+    answer = yield
+    with open(item.config.stash[EVERYTHING] / "ended", "a") as told:
+        told.write(f"{item.nodeid}\n")
+    return answer
+
+
+@pytest.fixture(scope="session")
+def others_ended(request, everything):
+    """Waits for all tests, of whichever worker, that are not among the last."""
+    awaited = {item.nodeid for item in request.session.items if not is_last(item)}
+    engines.wait_until(lambda: not awaited or awaited <= set((everything / "ended").read_text().splitlines()), seconds=1800)
 
 
 @pytest.fixture(scope="session")

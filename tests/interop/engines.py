@@ -29,7 +29,7 @@ class Home:
         self.warehouse = self.folder / "warehouse"
         self.warehouse.mkdir(exist_ok=True)
 
-    def config(self, extra="", rest=None, file="afterwrite.toml"):
+    def config(self, extra="", rest=None, file="afterwrite.toml", journal="journal"):
         """The sidecar's settings; `rest` is the address of a REST catalog over the same database, and lines below it."""
         path = self.folder / file
         catalog = f'type = "sql"\nuri = "{self.uri}"\nwarehouse = "file://{self.warehouse}"'
@@ -41,7 +41,7 @@ class Home:
 {catalog}
 
 [journal]
-path = "{self.folder}/journal.db"
+path = "{self.folder}/{journal}.db"
 {extra}
 """
         )
@@ -82,7 +82,9 @@ class Spark:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         jars = sorted(glob.glob(str(JARS / "spark" / "*.jar")))
         # on the class path, not in spark.jars: tests call Iceberg's classes through the gateway
-        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory 2g --driver-class-path {':'.join(jars)} pyspark-shell"
+        # short work: what the second compiler gains is less than what it takes
+        flags = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory 2g --driver-java-options '{flags}' --driver-class-path {':'.join(jars)} pyspark-shell"
         os.environ["PYSPARK_PYTHON"] = sys.executable
         conf = {
             "spark.master": "local[2]",
@@ -149,14 +151,13 @@ class SparkHome:
 
     def digest(self, table, snapshot=None):
         at = f" VERSION AS OF {snapshot}" if snapshot else ""
-        frame = self.sql(f"SELECT * FROM {self.catalog}.{table}{at}")
-        return rows.digest(frame.columns, frame.toLocalIterator(prefetchPartitions=True))
+        return _digest(self.sql(f"SELECT * FROM {self.catalog}.{table}{at}").toArrow())
 
-    def sums(self, table, snapshots):
-        """Count and sum of row hashes at each snapshot, computed by Spark itself."""
+    def sums(self, table, snapshots, where="true"):
+        """Count and sum of row hashes at each snapshot, computed by Spark itself; by default of all rows."""
         columns = ", ".join(self.sql(f"SELECT * FROM {self.catalog}.{table}").columns)
-        query = f"SELECT count(*), sum(CAST(xxhash64({columns}) AS DECIMAL(38, 0))) FROM {self.catalog}.{table} VERSION AS OF "
-        return {s: tuple(self.sql(query + str(s)).collect()[0]) for s in snapshots}
+        query = f"SELECT {{0}}, count(*), sum(CAST(xxhash64({columns}) AS DECIMAL(38, 0))) FROM {self.catalog}.{table} VERSION AS OF {{0}} WHERE {where}"
+        return {s: seen for s, *seen in self.sql(" UNION ALL ".join(query.format(s) for s in snapshots)).collect()}
 
     def files(self, table, kind="data_files"):
         return [r.asDict() for r in self.sql(f"SELECT * FROM {self.catalog}.{table}.{kind}").collect()]
@@ -172,22 +173,30 @@ class PyIceberg:
         self.catalog = SqlCatalog(home.name, uri=uri or f"sqlite:///{home.database}?timeout=30", warehouse=f"file://{home.warehouse}", **properties)
 
     def digest(self, table, snapshot=None):
-        arrow = self.catalog.load_table(table).scan(snapshot_id=snapshot).to_arrow()
-        columns = []
-        for column in arrow.columns:
-            columns.append(column.to_pylist(maps_as_pydicts="strict") if _has_map(column.type) else column.to_pylist())
-        return rows.digest(arrow.column_names, zip(*columns) if columns else [])
-
+        return _digest(self.catalog.load_table(table).scan(snapshot_id=snapshot).to_arrow())
 
     def sums(self, table, snapshots):
-        """Count and sum of row hashes at each snapshot, over what PyIceberg reads."""
+        """Count and sum of row hashes at each snapshot, over what PyIceberg reads: planned anew for each, while a file with
+        the same deletes is read once for all."""
         import duckdb
+        from pyiceberg.io.pyarrow import ArrowScan
 
-        loaded, sums = self.catalog.load_table(table), {}
+        loaded, of_task, sums = self.catalog.load_table(table), {}, {}
         for snapshot in snapshots:
-            seen = loaded.scan(snapshot_id=snapshot).to_arrow()  # noqa: F841: named in the query
-            sums[snapshot] = duckdb.sql("SELECT count(*), sum(hash(seen)::HUGEINT) FROM seen").fetchone()
+            scan, total = loaded.scan(snapshot_id=snapshot), (0, 0)
+            for task in scan.plan_files():
+                key = (task.file.file_path, *sorted(d.file_path for d in task.delete_files))
+                if key not in of_task:
+                    seen = ArrowScan(loaded.metadata, loaded.io, scan.projection(), scan.row_filter).to_table([task])  # noqa: F841: named in the query
+                    of_task[key] = duckdb.sql("SELECT count(*), coalesce(sum(hash(seen)::HUGEINT), 0) FROM seen").fetchone()
+                total = tuple(a + b for a, b in zip(total, of_task[key]))
+            sums[snapshot] = total
         return sums
+
+
+def _digest(arrow):
+    columns = [column.to_pylist(maps_as_pydicts="strict") if _has_map(column.type) else column.to_pylist() for column in arrow.columns]
+    return rows.digest(arrow.column_names, zip(*columns) if columns else [])
 
 
 def _has_map(kind):
@@ -267,7 +276,7 @@ class RestCatalog:
     def __init__(self, home):
         self.process = subprocess.Popen(
             [
-                "java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{CACHE}/rest-classes:{JARS}/rest/*",
+                "java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{CACHE}/classes/rest:{JARS}/rest/*",
                 "org.apache.iceberg.rest.CatalogServer", "--port=0", f"--name={home.name}", f"--warehouse=file://{home.warehouse}",
                 f"--jdbc=jdbc:sqlite:{home.database}?busy_timeout=30000&journal_mode=WAL&synchronous=NORMAL&transaction_mode=IMMEDIATE",
             ],

@@ -1,4 +1,4 @@
-"""Flink: the engine that writes equality deletes. One process; a streaming job a table, one commit a batch."""
+"""Flink: the engine that writes equality deletes, and a stream's reader. One process; a job a table, one commit a batch."""
 
 import base64
 import datetime as dt
@@ -16,15 +16,36 @@ class Flink:
 
     def open(self, home, table, keys=(), sink="v2", uri=None):
         """A job that writes to an existing table; with `keys` it upserts."""
-        catalog = {
-            "uri": uri or f"jdbc:sqlite:{home.database}?busy_timeout=30000&journal_mode=WAL&synchronous=NORMAL&transaction_mode=IMMEDIATE",
-            "warehouse": f"file://{home.warehouse}", "jdbc.schema-version": "V1", "clients": "1", "cache-enabled": "false",
-        }
-        self.child.ask(do="open", table=table, keys=list(keys), sink=sink, catalog=catalog)
+        self.child.ask(do="open", table=table, keys=list(keys), sink=sink, catalog=catalog(home, uri))
         return Job(self.child, table)
+
+    def follow(self, home, table, snapshot):
+        """A job that reads what each commit adds, from that snapshot on."""
+        self.child.ask(do="follow", table=table, snapshot=str(snapshot), catalog=catalog(home))
+        return Reader(self.child, table)
 
     def stop(self):
         self.child.stop()
+
+
+def catalog(home, uri=None):
+    return {
+        "uri": uri or f"jdbc:sqlite:{home.database}?busy_timeout=30000&journal_mode=WAL&synchronous=NORMAL&transaction_mode=IMMEDIATE",
+        "warehouse": f"file://{home.warehouse}", "jdbc.schema-version": "V1", "clients": "1", "cache-enabled": "false",
+    }
+
+
+class Reader:
+    def __init__(self, child, table):
+        self.child = child
+        self.table = table
+
+    def seen(self):
+        """The first column of all rows read so far, in their order."""
+        return self.child.ask(do="seen", table=self.table)["seen"]
+
+    def close(self):
+        self.child.ask(do="leave", table=self.table)
 
 
 class Job:

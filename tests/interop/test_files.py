@@ -13,8 +13,8 @@ pytestmark = pytest.mark.last
 
 
 @pytest.fixture(scope="module")
-def written(scratch):
-    found = files.ours(scratch)
+def written(everything, others_ended):
+    found = files.ours(everything)
     if not found:
         pytest.skip("nothing was compacted in this run")
     return found

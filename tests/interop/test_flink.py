@@ -76,6 +76,35 @@ def test_ten_upsert_checkpoints_bring_at_most_two_rewrites(lab, flink, trino, si
         assert lab.spark.digest("db.checkpoints", replace["snapshot_id"]) == lab.spark.digest("db.checkpoints", replace["parent_id"])
 
 
+def test_h57_a_flink_stream_neither_fails_on_nor_rereads_a_replace(lab, flink):
+    lab.spark.sql("CREATE TABLE lake.db.followed (id BIGINT, v STRING) USING iceberg TBLPROPERTIES ('format-version'='2')")
+
+    def append(start, rows=50):
+        lab.spark.sql(f"INSERT INTO lake.db.followed SELECT id, concat('v', id) FROM range({start}, {start + rows}, 1, 1)")
+
+    def read(reader, rows):
+        engines.wait_until(lambda: len(reader.seen()) >= rows)
+        assert sorted(reader.seen()) == list(range(rows))
+
+    for i in range(8):
+        append(i * 50)
+    first = lab.spark.snapshots("db.followed")[0]["snapshot_id"]
+    reader = flink.follow(lab.home, "db.followed", first)
+    read(reader, 400)
+    lab.prove("db.followed", landed=1)
+    append(400)
+    read(reader, 450)
+    # what a replace brought would have come before these
+    append(450)
+    read(reader, 500)
+    reader.close()
+    late = flink.follow(lab.home, "db.followed", first)
+    read(late, 500)
+    append(500)
+    read(late, 550)
+    late.close()
+
+
 def replaces(lab):
     return [s for s in lab.spark.snapshots("db.checkpoints") if s["operation"] == "replace"]
 

@@ -22,7 +22,7 @@ paths_taken = {}
 
 @pytest.fixture(scope="module")
 def parquet_java(scratch):
-    child = java.Child(["java", "-Xmx512m", "-XX:+UseSerialGC", "-cp", f"{java.CACHE}/classes/parquet:{java.spark_jars()}", "afterwrite.interop.RandomFiles"], scratch / "random-files.log")
+    child = java.Child(["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{java.CACHE}/classes/parquet:{java.spark_jars()}", "afterwrite.interop.RandomFiles"], scratch / "random-files.log")
     yield child
     child.stop()
 

@@ -17,6 +17,12 @@ import engines
 RECORDINGS = pathlib.Path(__file__).parent.parent / "observe" / "vectors"
 PARTS = ["r0", "r1", "r2"]
 NOT_FOUND = 7
+# the group waits so long for a member that was killed
+SOON_MISSED = """
+[kafka.test.properties]
+session.timeout.ms = "3000"
+heartbeat.interval.ms = "500"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +209,7 @@ def test_a_kill_during_a_burst_loses_nothing(broker, home, sidecars):
     tables = [f"t{n}" for n in range(4)]
     for table in tables:
         writer.table(table)
-    sidecar = Sidecar(home, "burst", [("burst", "json")], broker.plain, "burst")
+    sidecar = Sidecar(home, "burst", [("burst", "json")], broker.plain, "burst", SOON_MISSED)
     sidecars.append(sidecar)
     heads = {}
     for life in range(3):
@@ -228,7 +234,7 @@ def test_two_sidecars_of_one_group_lose_nothing_and_undo_nothing(broker, home, s
     tables = [f"t{n}" for n in range(4)]
     for table in tables:
         writer.table(table)
-    start = lambda name: Sidecar(home, name, [("shared", "json")], broker.plain, "shared", act=True)
+    start = lambda name: Sidecar(home, name, [("shared", "json")], broker.plain, "shared", SOON_MISSED, act=True)
     first = start("first")
     sidecars.append(first)
     second = None

@@ -1,4 +1,4 @@
-"""Files re-packed page by page: every reader sees the rows of the files before, vectorized or not."""
+"""Files re-packed page by page, or spliced of whole row groups: every reader sees the rows of the files before, vectorized or not."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,16 +7,16 @@ import pytest
 ROWS = 6000
 
 
-def write(lab, table, commits, columns):
+def write(lab, table, commits, columns, rows=ROWS):
     """Every expression may be NULL: Spark writes a column that cannot be as a required one, which is another schema."""
     for i in range(commits):
-        numbers = f"(SELECT nullif(id, -1) AS id FROM range({i * ROWS}, {(i + 1) * ROWS}, 1, 1))"
+        numbers = f"(SELECT nullif(id, -1) AS id FROM range({i * rows}, {(i + 1) * rows}, 1, 1))"
         lab.spark.sql(f"INSERT INTO lake.db.{table} SELECT {columns} FROM {numbers}")
 
 
-def repacked(lab, table, **how):
+def repacked(lab, table, path="re-pack", **how):
     results = lab.prove(f"db.{table}", **how)
-    assert {r["path"] for r in results if r.get("snapshot_id")} == {"re-pack"}, [r.get("path_reason") for r in results]
+    assert {r["path"] for r in results if r.get("snapshot_id")} == {path}, [r.get("path_reason") for r in results]
     vectorized = lab.spark.digest(f"db.{table}")
     lab.spark.sql(f"ALTER TABLE lake.db.{table} SET TBLPROPERTIES ('read.parquet.vectorization.enabled'='false')")
     assert lab.spark.digest(f"db.{table}") == vectorized, "Spark's two readers disagree"
@@ -107,3 +107,32 @@ def test_pages_of_tiny_files_are_put_together(lab):
     [file] = lab.spark.files(f"db.{table}")
     footer = pq.ParquetFile(file["file_path"].removeprefix("file:")).metadata
     assert (footer.num_row_groups, footer.num_rows) == (1, 12 * 90)
+
+
+HEALTHY = 125_000
+
+
+@pytest.mark.parametrize("writer", ["spark", "pyiceberg"])
+def test_row_groups_that_are_large_enough_are_spliced_whole(lab, writer):
+    table = f"spliced_{writer}"
+    lab.spark.sql(f"CREATE TABLE lake.db.{table} (id BIGINT, few STRING, many STRING) USING iceberg TBLPROPERTIES ('format-version'='2')")
+    if writer == "spark":
+        write(lab, table, 2, "id, concat('v', id % 40) AS few, IF(id % 11 = 0, NULL, concat('text ', id)) AS many", rows=HEALTHY)
+    else:
+        loaded = lab.pyiceberg.catalog.load_table(f"db.{table}")
+        for i in range(2):
+            ids = range(i * HEALTHY, (i + 1) * HEALTHY)
+            loaded.append(pa.table({"id": ids, "few": [f"v{n % 40}" for n in ids], "many": [f"text {n}" if n % 11 else None for n in ids]}))
+    groups = sorted(row_groups(lab, table))
+    repacked(lab, table, path="splice", landed=1)
+    assert len(lab.spark.files(f"db.{table}")) == 1
+    assert (len(groups), sorted(row_groups(lab, table))) == (2, groups), "row groups were not copied as they are"
+
+
+def row_groups(lab, table):
+    """Of each row group: rows, and of its columns the codec, encodings and bytes."""
+    for file in lab.spark.files(f"db.{table}"):
+        footer = pq.ParquetFile(file["file_path"].removeprefix("file:")).metadata
+        for group in map(footer.row_group, range(footer.num_row_groups)):
+            columns = [group.column(i) for i in range(group.num_columns)]
+            yield group.num_rows, [(c.compression, sorted(set(c.encodings)), c.total_compressed_size, c.total_uncompressed_size) for c in columns]

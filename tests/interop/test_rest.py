@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -29,10 +30,11 @@ class Rest:
         self.pyiceberg = RestCatalog("lake", uri=server.url)
         self.afterwrite = self.client()
 
-    def client(self, *lines, extra=""):
+    def client(self, *lines, extra="", server=None, journal="journal"):
         """The sidecar over the REST catalog, with more lines for the catalog's settings."""
         self.files += 1
-        return engines.Afterwrite(self.lab.home.config(extra, rest=(self.server.url, *lines), file=f"rest{self.files}.toml"))
+        rest = ((server or self.server).url, *lines)
+        return engines.Afterwrite(self.lab.home.config(extra, rest, f"rest{self.files}.toml", journal))
 
     def duckdb(self, statement):
         return self.lab.duckdb.run(self.server.attach(), statement)
@@ -58,6 +60,18 @@ class Rest:
 @pytest.fixture(scope="module")
 def rest(lab, spark_jvm, server):
     return Rest(lab, spark_jvm, server)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def refused(lab, rest):
+    """A compaction whose commit was refused without a reason: it looks at the table for a minute, while the other tests run."""
+    table = rest.table("refused", commits=6)
+    server = engines.RestCatalog(lab.home)  # of its own: the others' faults are not for it
+    client = rest.client(server=server, journal="refused")
+    server.admin(conflict_n=1)
+    with ThreadPoolExecutor(1) as pool:
+        yield client, table, pool.submit(client.run, "compact", f"lake.{table}", ok=(5,))
+    server.stop()
 
 
 @pytest.fixture(autouse=True)
@@ -120,21 +134,6 @@ def test_an_answer_that_comes_too_late_loses_and_doubles_nothing(rest):
     assert rest.spark.digest(table) == before and rest.missing(table) == []
 
 
-def test_a_refused_commit_without_a_reason_deletes_nothing_until_the_table_shows_it(rest):
-    table = rest.table("refused", commits=6)
-    rest.server.admin(conflict_n=1)
-    rest.afterwrite.run("compact", f"lake.{table}", ok=(5,))
-    assert rest.replaces(table) == [] and rest.missing(table) == []
-    assert len(list((rest.lab.home.warehouse / "db" / "refused").rglob("*.parquet"))) == 7, "the output may still be named by a late commit"
-    rest.append("refused", 1000)
-    before = rest.spark.digest(table)
-    results = rest.afterwrite.compact(table)
-    assert [bool(r.get("snapshot_id")) for r in results] == [True], results
-    assert len(rest.replaces(table)) == 1
-    assert rest.spark.digest(table) == before and rest.missing(table) == []
-    assert len(list((rest.lab.home.warehouse / "db" / "refused").rglob("*.parquet"))) == 8, "proven lost, and removed"
-
-
 def test_throttled_reads_wait_as_asked(rest):
     table = rest.table("throttled", commits=4)
     before = rest.spark.digest(table)
@@ -187,3 +186,17 @@ cooldown = "0s"
     assert rest.spark.digest(table) == rest.lab.pyiceberg.digest(table)
     assert rest.spark.digest(table)[0] == 120 and rest.missing(table) == []
     assert rest.server.admin()["stats"]["GET namespaces/tables/4"] > 10
+
+
+def test_a_refused_commit_without_a_reason_deletes_nothing_until_the_table_shows_it(rest, refused):
+    client, table, ended = refused
+    ended.result(timeout=300)
+    assert rest.replaces(table) == [] and rest.missing(table) == []
+    assert len(list((rest.lab.home.warehouse / "db" / "refused").rglob("*.parquet"))) == 7, "the output may still be named by a late commit"
+    rest.append("refused", 1000)
+    before = rest.spark.digest(table)
+    results = client.compact(table)
+    assert [bool(r.get("snapshot_id")) for r in results] == [True], results
+    assert len(rest.replaces(table)) == 1
+    assert rest.spark.digest(table) == before and rest.missing(table) == []
+    assert len(list((rest.lab.home.warehouse / "db" / "refused").rglob("*.parquet"))) == 8, "proven lost, and removed"

@@ -9,6 +9,8 @@ import pytest
 import engines
 from sidecar import Sidecar
 
+NOT_FOUND = 7
+
 
 @pytest.fixture(scope="module")
 def sidecar(lab):
@@ -36,7 +38,10 @@ def test_why_names_the_rule_and_its_numbers(sidecar):
 
 
 def test_a_hook_event_for_a_table_that_does_not_exist_disturbs_nothing(sidecar):
-    sidecar.report("db.no_such_table", ok=(0, 1, 3))
+    told = sidecar.report("db.no_such_table").stdout
+    assert "marked for a look" in told and "did not list `lake.db.no_such_table`" in told, told
+    assert "not known" in sidecar.ask("why", "lake.db.no_such_table", ok=(NOT_FOUND,)).stderr
+    assert "known catalogs: lake" in sidecar.ask("report", "nowhere.db.t", ok=(NOT_FOUND,)).stderr
     with urllib.request.urlopen(f"http://{sidecar.http}/healthz", timeout=10) as answer:
         assert answer.status == 200
 

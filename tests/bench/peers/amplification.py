@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 def measure(world, figures):
     """Commits of one size, each reported and left to settle, until they hold as much as a target file."""
-    target = (8 if world.quick else 128) * MIB
+    target = (4 if world.quick else 128) * MIB
     for size in (MIB // 4, MIB):
         stream = Stream(world.lake, f"amplification_{size}_{os.getpid()}", **{"write.target-file-size-bytes": str(target)})
         serving = ours.Serving(world.lake, world.folder("serve"), ACT)

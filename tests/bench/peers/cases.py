@@ -30,11 +30,11 @@ CASES = {
     "L1_SF1": Case(lineitem(SF1), scans=True),
     "position_deletes": Case(either(inputs.position_deletes, [SF1], [QUICK])),
     "equality_deletes": Case(either(inputs.equality_deletes, [SF1], [QUICK])),
-    "columns_300": Case(either(inputs.wide, [100, 5_000], [12, 400])),
-    "nested": Case(either(inputs.nested, [100, 40_000], [12, 4_000])),
-    "long_strings": Case(either(inputs.long_strings, [100, 1_000], [12, 100])),
-    # 10,000 files of 60 KB; quick: 304
-    "tiny_files": Case(lineitem(Size(3.3, 125, 10), Size(0.1, 19, 2))),
+    "columns_300": Case(either(inputs.wide, [100, 5_000], [6, 100])),
+    "nested": Case(either(inputs.nested, [100, 40_000], [6, 1_000])),
+    "long_strings": Case(either(inputs.long_strings, [100, 1_000], [6, 50])),
+    # 10,000 files of 60 KB; quick: 80
+    "tiny_files": Case(lineitem(Size(3.3, 125, 10), Size(0.01, 10, 1))),
     "snappy": Case(lineitem(SF1, codec="snappy")),
     "gzip": Case(lineitem(SF1, codec="gzip")),
 } | {f"by_{writer}": Case(lambda world, writer=writer: writers.seed(world, writer, QUICK if world.quick else SF1)) for writer in writers.WRITERS}

@@ -24,9 +24,9 @@ def scan(files, query, times):
     return [tuple(pair) for pair in _child("scan", {"files": files, "query": query, "times": times})]
 
 
-def digest(files, columns="*"):
-    """Count, and sum of row hashes: the same for the same rows in whatever order."""
-    return tuple(_child("digest", {"files": files, "columns": columns}))
+def digests(tables):
+    """Of each table's files: count, and sum of row hashes, the same for the same rows in whatever order."""
+    return [tuple(found) for found in _child("digests", {"tables": tables})]
 
 
 def lineitem(folder, scale, steps, split):
@@ -61,8 +61,8 @@ def _scan(con, files, query, times):
     return taken[1:]
 
 
-def _digest(con, files, columns):
-    return [str(v) for v in con.execute(f"SELECT count(*), sum(hash(r)::HUGEINT) FROM (SELECT {columns} FROM {_source(files)}) r").fetchone()]
+def _digests(con, tables):
+    return [[str(v) for v in con.execute(f"SELECT count(*), sum(hash(r)::HUGEINT) FROM {_source(files)} r").fetchone()] for files in tables]
 
 
 def _lineitem(con, folder, scale, steps, split):
@@ -85,7 +85,7 @@ def main():
 
     con = duckdb.connect()
     con.execute("SET enable_progress_bar = false")
-    verbs = {"copy": _copy, "scan": _scan, "digest": _digest, "lineitem": _lineitem}
+    verbs = {"copy": _copy, "scan": _scan, "digests": _digests, "lineitem": _lineitem}
     print(json.dumps(verbs[sys.argv[1]](con, **json.load(sys.stdin))))
 
 

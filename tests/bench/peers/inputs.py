@@ -25,7 +25,7 @@ class Size:
 
 SF10 = Size(10, 250)
 SF1 = Size(1, 25)
-QUICK = Size(0.05, 8, 1, 2)
+QUICK = Size(0.01, 6, 1, 2)
 
 
 def properties(**more):

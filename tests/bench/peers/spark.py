@@ -14,14 +14,15 @@ from .lake import CATALOG
 MEMORY = "4g"
 
 
-def session(lake_folder, scratch):
-    """Starts the JVM; one a process."""
+def session(lake_folder, scratch, quick=False):
+    """Starts the JVM; one a process. `quick`: without the compiler that pays only in longer runs."""
     from pyspark.sql import SparkSession
 
     jars = sorted(glob.glob(os.path.join(os.environ["AFTERWRITE_BENCH_JARS"], "*.jar")))
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory {MEMORY} --driver-class-path {':'.join(jars)} --conf spark.log.level=ERROR pyspark-shell"
+    flags = "--driver-java-options -XX:TieredStopAtLevel=1" if quick else ""
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory {MEMORY} {flags} --driver-class-path {':'.join(jars)} --conf spark.log.level=ERROR pyspark-shell"
     catalog = f"spark.sql.catalog.{CATALOG}"
     database = f"jdbc:sqlite:{lake_folder}/catalog.db?busy_timeout=30000&journal_mode=WAL&synchronous=NORMAL&transaction_mode=IMMEDIATE"
     conf = {
@@ -55,9 +56,9 @@ def session(lake_folder, scratch):
 class Spark:
     """A warm session."""
 
-    def __init__(self, lake, scratch):
+    def __init__(self, lake, scratch, quick=False):
         self.lake, self.scratch = lake, scratch
-        self.session = session(lake.folder, scratch)
+        self.session = session(lake.folder, scratch, quick)
         self.jvm = self.session.sparkContext._gateway.proc.pid
         self.is_warm = False
 

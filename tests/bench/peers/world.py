@@ -28,7 +28,7 @@ class World:
         if not self._spark:
             from .spark import Spark
 
-            self._spark = Spark(self.lake, self.scratch)
+            self._spark = Spark(self.lake, self.scratch, self.quick)
         return self._spark
 
     def fresh_spark(self):

@@ -2,6 +2,7 @@
 //! none finds the memory or the caches of another.
 
 mod figure;
+mod folder;
 mod hook;
 mod lake;
 mod manifest;
@@ -18,8 +19,7 @@ use clap::Parser;
 use figure::{Bench, Figure};
 
 /// Every benchmark, in the order in which all are run.
-const ALL: [Bench; 7] =
-    [observe::BENCH, manifest::BENCH, restart::BENCH, partitions::BENCH, hook::BENCH, metadata::BENCH, proxy::BENCH];
+const ALL: [Bench; 7] = [observe::BENCH, manifest::BENCH, restart::BENCH, partitions::BENCH, hook::BENCH, metadata::BENCH, proxy::BENCH];
 
 /// Measures afterwrite: prints one line a figure.
 #[derive(Parser)]

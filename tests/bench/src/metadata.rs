@@ -12,6 +12,7 @@ use afterwrite::model::ident::{MAIN, TableName};
 use serde_json::{Map, Value, json};
 
 use crate::figure::{Bench, Figure};
+use crate::folder::Folder;
 use crate::process::{peak, resident};
 
 /// See the module.
@@ -23,7 +24,7 @@ fn run(quick: bool) -> anyhow::Result<Vec<Figure>> {
 }
 
 async fn measure(quick: bool) -> anyhow::Result<Vec<Figure>> {
-    let folder = tempfile::tempdir()?;
+    let folder = Folder::new()?;
     let path = folder.path().join("v1.metadata.json");
     write(&path, if quick { 100 } else { 5_000 })?;
     let bytes = std::fs::metadata(&path)?.len() as f64;

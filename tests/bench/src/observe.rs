@@ -12,6 +12,7 @@ use afterwrite::orient::checkpoint::{Checkpoints, InMemory};
 use afterwrite::orient::{How, Orient};
 
 use crate::figure::{Bench, Figure, median};
+use crate::folder::Folder;
 use crate::lake::{Grown, Place};
 
 /// See the module.
@@ -32,7 +33,7 @@ fn run(quick: bool) -> anyhow::Result<Vec<Figure>> {
 }
 
 async fn measure(quick: bool) -> anyhow::Result<Vec<Figure>> {
-    let folder = tempfile::tempdir()?;
+    let folder = Folder::new()?;
     let place = Place::on_disk(folder.path());
     let sizes: &[usize] = if quick { &[1_000, 10_000] } else { &[1_000, 10_000, 100_000, 1_000_000] };
     let rounds = if quick { 10 } else { ROUNDS };

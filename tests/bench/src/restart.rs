@@ -9,6 +9,7 @@ use afterwrite::model::ident::MAIN;
 use afterwrite::orient::{How, Orient};
 
 use crate::figure::{Bench, Figure, median};
+use crate::folder::Folder;
 use crate::lake::Place;
 use crate::observe::SCALE;
 
@@ -21,7 +22,7 @@ fn run(quick: bool) -> anyhow::Result<Vec<Figure>> {
 }
 
 async fn measure(quick: bool) -> anyhow::Result<Vec<Figure>> {
-    let folder = tempfile::tempdir()?;
+    let folder = Folder::new()?;
     let place = Place::on_disk(folder.path());
     let mut table = place.table("t", if quick { 10_000 } else { 1_000_000 }).await?;
     let path = folder.path().join("journal.db");

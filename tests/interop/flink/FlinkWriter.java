@@ -2,6 +2,9 @@
 //   {"do": "open", "table": "db.t", "keys": ["id"], "sink": "v2", "catalog": {"uri": …}}   a job; with keys it upserts
 //   {"do": "write", "table": "db.t", "rows": [["+I", 1, "a"], ["-D", 2, null]]}             one checkpoint, answered once it is committed
 //   {"do": "close", "table": "db.t"}                                                         the job ends
+//   {"do": "follow", "table": "db.t", "snapshot": "1", "catalog": {"uri": …}}               a job that reads each commit from this one on
+//   {"do": "seen", "table": "db.t"}                                                          the first column of all rows it has read
+//   {"do": "leave", "table": "db.t"}                                                         the reading job ends
 // Every line is answered by one line that starts with "=" and holds JSON.
 package afterwrite.interop;
 
@@ -9,6 +12,7 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.math.BigDecimal;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.time.LocalDate;
 import java.time.LocalDateTime;
 import java.util.ArrayList;
@@ -18,6 +22,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.apache.flink.api.common.state.CheckpointListener;
@@ -30,6 +35,7 @@ import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.JsonNode;
 import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.ObjectMapper;
 import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
+import org.apache.flink.streaming.api.functions.sink.legacy.SinkFunction;
 import org.apache.flink.streaming.api.functions.source.legacy.SourceFunction;
 import org.apache.flink.table.data.DecimalData;
 import org.apache.flink.table.data.GenericArrayData;
@@ -48,6 +54,8 @@ import org.apache.iceberg.flink.FlinkSchemaUtil;
 import org.apache.iceberg.flink.TableLoader;
 import org.apache.iceberg.flink.sink.FlinkSink;
 import org.apache.iceberg.flink.sink.IcebergSink;
+import org.apache.iceberg.flink.source.IcebergSource;
+import org.apache.iceberg.flink.source.StreamingStartingStrategy;
 import org.apache.iceberg.types.Type;
 import org.apache.iceberg.types.Types;
 
@@ -57,6 +65,9 @@ public class FlinkWriter {
   private static final Map<String, BlockingQueue<List<RowData>>> BATCHES = new ConcurrentHashMap<>();
   private static final List<RowData> END = List.of();
   private final Map<String, Job> jobs = new HashMap<>();
+  private final Map<String, JobClient> readers = new HashMap<>();
+  /** What the reading jobs have read: they run in this process too. */
+  private static final Map<String, List<Long>> SEEN = new ConcurrentHashMap<>();
 
   private record Job(Catalog catalog, TableIdentifier table, List<Types.NestedField> columns, JobClient client) {}
 
@@ -92,14 +103,42 @@ public class FlinkWriter {
         ((AutoCloseable) job.catalog()).close();
         return Map.of("closed", name);
       }
+      case "follow": readers.put(name, follow(name, order)); return Map.of("follow", name);
+      case "seen": {
+        if (readers.get(name).getJobStatus().get().isTerminalState()) {
+          readers.get(name).getJobExecutionResult().get();
+        }
+        return Map.of("seen", List.copyOf(SEEN.get(name)));
+      }
+      case "leave": readers.remove(name).cancel().get(60, TimeUnit.SECONDS); return Map.of("left", name);
       default: throw new IllegalArgumentException("unknown order " + order);
     }
   }
 
-  private static Job open(String name, JsonNode order) throws Exception {
+  private static CatalogLoader loader(JsonNode order) {
     Map<String, String> properties = new HashMap<>();
     order.get("catalog").fields().forEachRemaining(e -> properties.put(e.getKey(), e.getValue().asText()));
-    CatalogLoader loader = CatalogLoader.custom("lake", properties, new org.apache.hadoop.conf.Configuration(), "org.apache.iceberg.jdbc.JdbcCatalog");
+    return CatalogLoader.custom("lake", properties, new org.apache.hadoop.conf.Configuration(), "org.apache.iceberg.jdbc.JdbcCatalog");
+  }
+
+  /** A streaming read of what each snapshot added, from the given one on. */
+  private static JobClient follow(String name, JsonNode order) throws Exception {
+    SEEN.put(name, new CopyOnWriteArrayList<>());
+    StreamExecutionEnvironment env = StreamExecutionEnvironment.createLocalEnvironment(1, memory());
+    env.enableCheckpointing(250);
+    IcebergSource.forRowData()
+        .tableLoader(TableLoader.fromCatalog(loader(order), TableIdentifier.parse(name)))
+        .streaming(true)
+        .streamingStartingStrategy(StreamingStartingStrategy.INCREMENTAL_FROM_SNAPSHOT_ID)
+        .startSnapshotId(order.get("snapshot").asLong())
+        .monitorInterval(Duration.ofMillis(200))
+        .buildStream(env)
+        .addSink(new Seen(name));
+    return env.executeAsync(name + " read");
+  }
+
+  private static Job open(String name, JsonNode order) throws Exception {
+    CatalogLoader loader = loader(order);
     Catalog catalog = loader.loadCatalog();
     TableIdentifier id = TableIdentifier.parse(name);
     Table table = catalog.loadTable(id);
@@ -197,6 +236,20 @@ public class FlinkWriter {
         return new GenericArrayData(values.toArray());
       }
       default: return StringData.fromString(from.asText());
+    }
+  }
+
+  /** Keeps the first column of what was read. */
+  public static class Seen implements SinkFunction<RowData> {
+    private final String name;
+
+    Seen(String name) {
+      this.name = name;
+    }
+
+    @Override
+    public void invoke(RowData row, Context context) {
+      SEEN.get(name).add(row.getLong(0));
     }
   }
 
