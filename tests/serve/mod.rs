@@ -150,7 +150,7 @@ impl Backend for Fake {
     async fn why(&self, name: &TableName, filter: Option<&str>) -> Result<Vec<Explained>, Error> {
         self.find(name)?;
         let all = (0..3).map(explained);
-        Ok(all.filter(|e| filter.is_none_or(|f| backend::names(f, &e.decision.scope, &e.label))).collect())
+        Ok(all.filter(|e| filter.is_none_or(|f| backend::names(f, &e.decision.scope, None))).collect())
     }
 
     fn watch(&self) -> broadcast::Receiver<Arc<Explained>> {
