@@ -5,6 +5,7 @@
 pub mod body;
 pub mod chunk;
 pub mod codec;
+pub mod compare;
 pub mod dictionary;
 pub mod ends;
 pub mod fault;

@@ -240,8 +240,8 @@ async fn a_partition_of_several_jobs_is_one_object_that_lists_them() {
     for n in 0..4 {
         bytes += table.append([row(n, "a", 7)]).await.data.file_size_in_bytes();
     }
-    // two files a job, and one that takes up too much to be joined by another
-    place.configure(&format!("[defaults]\nmax_job_size = {}", bytes / 2 + 100));
+    // two files a job, one after the other: the last to land is the head
+    place.configure(&format!("[defaults]\nmax_job_size = {}\n[budget]\nconcurrent_jobs = 1", bytes / 2 + 100));
     let dry = place.run(&["compact", NAME, "--dry-run", "--json"]).await.expect(0).lines();
     assert_eq!(dry.len(), 1);
     assert_eq!((&dry[0]["result"], &dry[0]["files_in"], &dry[0]["bytes_in"]), (&json!("planned"), &json!(4), &json!(bytes)));

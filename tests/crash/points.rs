@@ -69,6 +69,21 @@ async fn a_compaction_killed_at_any_point_is_closed_by_the_next() {
 }
 
 #[tokio::test]
+async fn jobs_side_by_side_killed_at_any_point_are_closed_by_the_next() {
+    for point in points() {
+        let world = World::side_by_side().await;
+        crash(&world, point).await;
+        assert_eq!(world.table.rows().await, world.rows, "{point}");
+
+        let ended = world.compact().await.expect(0);
+
+        assert!(ended.each("result").iter().all(|result| result == "left" || result == "committed"), "{point}: {}", ended.out);
+        assert!(world.jobs().await.iter().all(|job| job.state.is_final()), "{point}");
+        world.assert_whole(2).await;
+    }
+}
+
+#[tokio::test]
 async fn a_spliced_compaction_killed_at_any_point_is_closed_by_the_next() {
     // built once: 240 000 rows take their time
     let origin = World::to_splice().await;

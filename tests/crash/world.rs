@@ -24,9 +24,18 @@ pub struct World {
 
 impl World {
     /// Two partitions of four files, one with position and one with equality
-    /// deletes, and dead entries beside live ones.
+    /// deletes, and dead entries beside live ones; one job at a time.
     pub async fn new() -> Self {
-        let place = Place::new(ONE_AT_A_TIME);
+        Self::of_two_partitions(ONE_AT_A_TIME).await
+    }
+
+    /// The same, with both partitions rewritten side by side.
+    pub async fn side_by_side() -> Self {
+        Self::of_two_partitions("[budget]\nconcurrent_jobs = 2\n").await
+    }
+
+    async fn of_two_partitions(settings: &str) -> Self {
+        let place = Place::new(settings);
         let table = Table::partitioned_by_p().past().in_sqlite(place.path()).create().await;
         for p in [7, 8] {
             let mut files = vec![];

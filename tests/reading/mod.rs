@@ -3,6 +3,7 @@
 
 mod laws;
 mod migrated;
+mod pages;
 pub mod proving;
 mod repacked;
 pub mod value;

@@ -3,28 +3,37 @@
 //! Two halves that share no step of the reading. Counts: rows and NULLs of the
 //! outputs, read back, against what the inputs' manifests and footers state.
 //! Values: ordered hashes of the columns read back against those taken while
-//! reading, by the proof itself where pages were re-packed, or, where row groups
-//! were copied, the bytes of their chunks. A fault
-//! of the reader that both sides of one half repeat is seen by the other.
+//! reading; where pages were re-packed, the pages of both sides, value by value
+//! unless their bytes are equal; where row groups were copied, the bytes of their
+//! chunks. A fault of the reader that both sides of one half repeat is seen by the
+//! other.
 
+mod blocks;
 mod bounds;
 mod chunks;
 mod counts;
 mod described;
+mod keys;
+mod pages;
 mod readback;
 mod reread;
+mod second;
+mod stated;
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
-use arrow_schema::SchemaRef;
+use arrow_schema::{Schema, SchemaRef};
 use iceberg::spec::DataFile;
 
+use self::second::Second;
 use super::hash::row_hash;
-use super::read::ReadSummary;
 use super::read::file::Store;
-use super::read::manifests::{self, Entries, Kind};
+use super::read::live::Deletes;
+use super::read::manifests::{self, Entries};
 use super::read::scan::Limits;
 use super::read::schema::arrow_schema;
+use super::read::{ColumnHash, ReadSummary};
 use super::rewrite::Detail;
 use super::table::IcebergTable;
 use crate::lake::{Error, Proof, Result, Written};
@@ -38,9 +47,11 @@ use crate::model::refusal::Refusal;
 /// * rows: those of the inputs' manifests were read, and they less the deleted
 ///   ones are those read back; nothing is deleted without deletes, and no more
 ///   by position deletes than they name;
+/// * which rows are deleted, found by a second reading of the deletes;
 /// * NULLs of each column against the inputs' manifests, or footers: equal without
 ///   deletes, else fewer by at most the deleted rows;
-/// * values: ordered hashes of every column, or bytes of every chunk;
+/// * values: ordered hashes of every column, pages and their values in order, or
+///   bytes of every chunk;
 /// * the outputs have the table's schema by field ids, and the sizes, counts and
 ///   bounds that the manifests will state of them hold: by their rows, all of which
 ///   decode, or, where chunks are copied, by what the inputs' manifests state.
@@ -54,7 +65,8 @@ pub async fn run(table: &IcebergTable, plan: &Plan, written: &Written) -> Result
     same_outputs(written, detail)?;
     let proof = Proving { table, plan, written, outputs: &detail.data_files, store, schema };
     match (written.path, &detail.read) {
-        (Path::ReEncode, read @ Some(_)) | (Path::RePack, read @ None) => proof.by_values(read.as_ref()).await,
+        (Path::ReEncode, Some(read)) => proof.by_values(read).await,
+        (Path::RePack, None) => proof.by_pages().await,
         (Path::Splice, None) => proof.by_bytes().await,
         _ => Err(failed("", "the rewrite's path and its detail contradict each other")),
     }
@@ -72,26 +84,75 @@ struct Proving<'a> {
 
 impl Proving<'_> {
     /// Ordered hashes of the columns read back, against those that the rewrite's
-    /// reader took, or the proof takes itself.
-    async fn by_values(&self, read: Option<&ReadSummary>) -> Result<Proof> {
-        let memory = self.plan.bound.memory;
-        let back = |memory: u64| readback::read(&self.store, self.outputs, &self.schema, Limits { memory });
-        let (back, read) = match read {
-            Some(read) => (back(memory).await?, read.clone()),
-            None => {
-                let half = memory / 2;
-                tokio::try_join!(back(half), reread::read(self.table, self.plan, &self.schema, Limits { memory: half }))?
+    /// reader took.
+    async fn by_values(&self, read: &ReadSummary) -> Result<Proof> {
+        let back = readback::read(&self.store, self.outputs, &self.schema, None, self.limits(1)).await?;
+        if let Some(second) = Second::load(self.table, &self.store, self.plan, &self.schema).await? {
+            let deleted = second.count(&self.store).await?;
+            if deleted.is_some_and(|deleted| deleted != read.rows_deleted) {
+                return Err(failed("", format_args!("{} rows were left out, the deletes name {deleted:?}", read.rows_deleted)));
             }
+        }
+        self.same_values(read, &back, &self.entries().await?).await
+    }
+
+    /// Pages of the outputs beside those of the inputs; ordered hashes of the
+    /// columns that cannot be compared so.
+    async fn by_pages(&self) -> Result<Proof> {
+        let entries = self.entries().await?;
+        let deletes = reread::deletes(self.table, self.plan, &self.store).await?;
+        let second = Second::load(self.table, &self.store, self.plan, &self.schema).await?;
+        let (plan, outputs, deleting) = (self.plan, self.outputs, second.as_ref().map(|second| (&deletes, second)));
+        let pages = pages::Pages { store: &self.store, plan, outputs, schema: &self.schema, entries: &entries, deletes: deleting };
+        let Some(mut same) = pages.compare().await? else {
+            let all: BTreeSet<usize> = (0..self.schema.fields().len()).collect();
+            let (read, back) = self.both(&all, &deletes).await?;
+            return self.same_values(&read, &back, &entries).await;
         };
+        if !same.unfit.is_empty() {
+            let (read, back) = self.both(&same.unfit, &deletes).await?;
+            same.columns += readback::same_columns(&read.columns, &back)?;
+            same.nulls.extend(back.iter().map(|column| (column.field_id, column.nulls)));
+            same.hash ^= row_hash(&back);
+            self.same_deleted(read.rows_in, read.rows_deleted)?;
+        }
         // each output was found to hold the rows that it is described with
         let rows = same_rows(self.plan, self.written)?;
-        if (read.rows_in, read.rows_deleted) != (self.written.rows_in, self.written.rows_deleted) {
-            return Err(failed("", "the inputs hold other rows than were rewritten"));
-        }
-        let columns = readback::same_columns(&read.columns, &back)?;
+        self.same_deleted(same.struck.rows, same.struck.deleted)?;
+        let null_counts = self.counts(&entries, &same.nulls).await?;
+        Ok(Proof { rows, null_counts, columns: same.columns, hash: format!("{:032x}", same.hash) })
+    }
+
+    /// Hashes of some columns of the root, as the proof reads them from the inputs
+    /// and from the outputs.
+    async fn both(&self, roots: &BTreeSet<usize>, deletes: &Deletes<'_>) -> Result<(ReadSummary, Vec<ColumnHash>)> {
+        let fields: Vec<_> = roots.iter().filter_map(|root| self.schema.fields().get(*root).cloned()).collect();
+        let some: SchemaRef = Arc::new(Schema::new(fields));
+        let read = reread::read(self.table, self.plan, &some, deletes, self.limits(2));
+        let back = readback::read(&self.store, self.outputs, &self.schema, Some(roots), self.limits(2));
+        let (back, read) = tokio::try_join!(back, read)?;
+        Ok((read, back))
+    }
+
+    fn limits(&self, parts: u64) -> Limits {
+        Limits { memory: self.plan.bound.memory / parts }
+    }
+
+    async fn same_values(&self, read: &ReadSummary, back: &[ColumnHash], entries: &Entries) -> Result<Proof> {
+        // each output was found to hold the rows that it is described with
+        let rows = same_rows(self.plan, self.written)?;
+        self.same_deleted(read.rows_in, read.rows_deleted)?;
+        let columns = readback::same_columns(&read.columns, back)?;
         let nulls = back.iter().map(|c| (c.field_id, c.nulls)).collect();
-        let null_counts = self.counts(&self.entries().await?, &nulls).await?;
-        Ok(Proof { rows, null_counts, columns, hash: format!("{:032x}", row_hash(&back)) })
+        let null_counts = self.counts(entries, &nulls).await?;
+        Ok(Proof { rows, null_counts, columns, hash: format!("{:032x}", row_hash(back)) })
+    }
+
+    fn same_deleted(&self, rows: u64, deleted: u64) -> Result<()> {
+        match (rows, deleted) == (self.written.rows_in, self.written.rows_deleted) {
+            true => Ok(()),
+            false => Err(failed("", "the inputs hold other rows than were rewritten")),
+        }
     }
 
     /// Bytes of the copied chunks. Rows are decoded only of outputs whose
@@ -109,7 +170,7 @@ impl Proving<'_> {
         let doubted = doubted.filter(|(output, parts)| !described::follows(self.plan, &entries, output, parts, &flat));
         let doubted: Vec<DataFile> = doubted.map(|(output, _)| output.clone()).collect();
         if !doubted.is_empty() {
-            readback::read(&self.store, &doubted, &self.schema, Limits { memory: self.plan.bound.memory }).await?;
+            readback::read(&self.store, &doubted, &self.schema, None, self.limits(1)).await?;
         }
         let null_counts = self.counts(&entries, &nulls).await?;
         Ok(Proof { rows, null_counts, columns: copied.columns, hash: format!("{:032x}", copied.hash) })
@@ -117,9 +178,7 @@ impl Proving<'_> {
 
     /// The inputs' manifest entries.
     async fn entries(&self) -> Result<Entries> {
-        let paths: BTreeSet<&str> = self.plan.inputs.iter().map(|f| &*f.path).collect();
-        let kind = Kind::Data { spec_id: self.plan.scope.spec_id };
-        manifests::find(self.table, &self.store, self.plan.snapshot_id, kind, &paths).await
+        manifests::inputs(self.table, &self.store, self.plan).await
     }
 
     async fn counts(&self, entries: &Entries, nulls: &HashMap<i32, u64>) -> Result<usize> {

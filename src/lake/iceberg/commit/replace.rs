@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use futures::stream::{self, StreamExt, TryStreamExt};
 use iceberg::spec::{DataFile, ManifestContentType, ManifestFile};
 
 use super::manifests::{self, Draft, Line, Target};
@@ -11,6 +12,9 @@ use crate::lake::iceberg::scope::head::{self, Head};
 use crate::lake::iceberg::table::IcebergTable;
 use crate::lake::{Error, Result};
 use crate::model::file::FileKey;
+
+/// Manifests read or written at one time.
+const AT_ONCE: usize = 8;
 
 /// What a commit changes in the base's manifests.
 pub struct Edit {
@@ -39,20 +43,26 @@ pub async fn manifests(table: &IcebergTable, head: &Head, edit: Edit, target: &T
         let own = if adds { Some(added(table, &edit)?) } else { None };
         let joined = joined(head, content, spec_id, &rules, adds);
         let mut pending = Pending { own, joining: !joined.is_empty(), apart: Vec::new() };
+        let (none, mut drafts) = (HashSet::new(), Vec::new());
         for (place, manifest) in of_group(head, content, spec_id) {
             let doomed = edit.doomed.get(&place);
-            if doomed.is_none() && !joined.contains(&place) {
-                continue;
+            if doomed.is_some() || joined.contains(&place) {
+                let draft = manifests::rewrite(table, manifest, doomed.unwrap_or(&none));
+                drafts.push(async move { draft.await.map(|draft| (place, doomed.is_some(), draft)) });
             }
-            let draft = manifests::rewrite(table, manifest, doomed.unwrap_or(&HashSet::new())).await?;
-            if pending.take(draft, joined.contains(&place), doomed.is_some())? {
+        }
+        let mut drafts = stream::iter(drafts).buffered(AT_ONCE);
+        while let Some((place, changed, draft)) = drafts.try_next().await? {
+            if pending.take(draft, joined.contains(&place), changed)? {
                 gone.insert(place);
             }
         }
-        for draft in pending.own.into_iter().chain(pending.apart) {
-            let path = folder.manifest(written.len());
-            written.push(draft.write(target, &path).await?);
+        let mut writes = Vec::new();
+        for (number, draft) in (written.len()..).zip(pending.own.into_iter().chain(pending.apart)) {
+            let path = folder.manifest(number);
+            writes.push(async move { draft.write(target, &path).await });
         }
+        written.extend(stream::iter(writes).buffered(AT_ONCE).try_collect::<Vec<ManifestFile>>().await?);
     }
     let kept = head.manifests.iter().enumerate().filter(|(place, m)| !gone.contains(place) && !head::is_empty(m));
     written.extend(kept.map(|(_, m)| m.clone()));

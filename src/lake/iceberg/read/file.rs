@@ -14,7 +14,9 @@ use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStream};
 use parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
 use parquet::basic::Type as Physical;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
+use parquet::file::metadata::{
+    ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, RowGroupMetaData,
+};
 
 use super::window::{Piece, Window, Windows};
 use crate::lake::{Error, Result};
@@ -125,8 +127,18 @@ impl ParquetFile {
     ///
     /// Errs `NotFound`, `Unreachable`, or refused `Damaged`.
     pub async fn open(store: &Store, path: &str, size: u64) -> Result<Self> {
+        Self::open_with(store, path, size, false).await
+    }
+
+    /// As [`ParquetFile::open`], with the page indexes and the counts of encodings
+    /// that the file has.
+    pub async fn open_indexed(store: &Store, path: &str, size: u64) -> Result<Self> {
+        Self::open_with(store, path, size, true).await
+    }
+
+    async fn open_with(store: &Store, path: &str, size: u64, indexed: bool) -> Result<Self> {
         let mut reader = store.reader(path, size).await?;
-        let footer = match reader.get_metadata(None).await {
+        let footer = match reader.footer(indexed).await {
             Ok(footer) => footer,
             Err(error) => return Err(store.parquet_error(path, error).await),
         };
@@ -261,6 +273,16 @@ impl FileReader {
         self.size
     }
 
+    async fn footer(&mut self, indexed: bool) -> parquet::errors::Result<Arc<ParquetMetaData>> {
+        let mut parser = ParquetMetaDataReader::new().with_prefetch_hint(Some(FOOTER_GUESS));
+        if indexed {
+            let whole = ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false);
+            parser = parser.with_page_index_policy(PageIndexPolicy::Optional).with_metadata_options(Some(whole));
+        }
+        let size = self.size;
+        Ok(Arc::new(parser.load_and_finish(self, size).await?))
+    }
+
     async fn pieces(&self, ranges: &[Range<u64>]) -> parquet::errors::Result<Vec<Piece>> {
         let fetch = |range: Range<u64>| async move { self.fetch(range.clone()).await.map(|bytes| (range.start, bytes)) };
         stream::iter(coalesce(ranges).into_iter().map(fetch)).buffered(IN_FLIGHT).try_collect().await
@@ -294,12 +316,7 @@ impl AsyncFileReader for FileReader {
     }
 
     fn get_metadata<'a>(&'a mut self, _: Option<&'a ArrowReaderOptions>) -> BoxFuture<'a, parquet::errors::Result<Arc<ParquetMetaData>>> {
-        async move {
-            let size = self.size;
-            let footer = ParquetMetaDataReader::new().with_prefetch_hint(Some(FOOTER_GUESS)).load_and_finish(self, size).await?;
-            Ok(Arc::new(footer))
-        }
-        .boxed()
+        self.footer(false).boxed()
     }
 }
 

@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use iceberg::spec::{DataFile, Manifest, ManifestContentType, ManifestList};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use iceberg::spec::{DataFile, Manifest, ManifestContentType, ManifestFile, ManifestList};
 
 use super::file::Store;
+use crate::lake::iceberg::scope::concerns;
 use crate::lake::iceberg::table::IcebergTable;
 use crate::lake::{Error, Result};
+use crate::model::plan::Plan;
 use crate::model::refusal::{Refusal, Refused};
 
 /// Which entries are looked for.
@@ -24,12 +27,40 @@ pub enum Kind {
 /// Manifest entries of live files, by path.
 pub type Entries = HashMap<String, DataFile>;
 
+/// Manifests read at one time.
+const AT_ONCE: usize = 4;
+
 /// Finds the entries of `paths` in a snapshot. Paths are compared as the
 /// metadata spells them.
 ///
 /// Errs `NotFound`, `Unreachable`, or refused `Damaged` when a path is in no
 /// live entry or a manifest cannot be read.
 pub async fn find(table: &IcebergTable, store: &Store, snapshot_id: i64, kind: Kind, paths: &BTreeSet<&str>) -> Result<Entries> {
+    let wanted = |manifest: &ManifestFile| match kind {
+        Kind::Data { spec_id } => manifest.content == ManifestContentType::Data && manifest.partition_spec_id == spec_id,
+        Kind::Deletes => manifest.content == ManifestContentType::Deletes,
+    };
+    search(table, store, snapshot_id, paths, wanted).await
+}
+
+/// As [`find`], of a plan's inputs: manifests that by their partition summaries
+/// hold nothing of the plan's partition are not read.
+///
+/// Errs as [`find`].
+pub async fn inputs(table: &IcebergTable, store: &Store, plan: &Plan) -> Result<Entries> {
+    let paths = plan.inputs.iter().map(|f| &*f.path).collect();
+    let scope = std::slice::from_ref(&plan.scope);
+    let wanted = |manifest: &ManifestFile| manifest.content == ManifestContentType::Data && concerns(table, manifest, scope);
+    search(table, store, plan.snapshot_id, &paths, wanted).await
+}
+
+async fn search(
+    table: &IcebergTable,
+    store: &Store,
+    snapshot_id: i64,
+    paths: &BTreeSet<&str>,
+    wanted: impl Fn(&ManifestFile) -> bool,
+) -> Result<Entries> {
     let metadata = &table.loaded.metadata;
     let mut found = Entries::new();
     if paths.is_empty() {
@@ -41,16 +72,12 @@ pub async fn find(table: &IcebergTable, store: &Store, snapshot_id: i64, kind: K
     let list = snapshot.manifest_list();
     let bytes = store.whole(list).await?;
     let manifests = ManifestList::parse_with_version(&bytes, metadata.format_version()).map_err(|e| Error::damaged(list, e))?;
-    for manifest in manifests.entries() {
-        let wanted = match kind {
-            Kind::Data { spec_id } => manifest.content == ManifestContentType::Data && manifest.partition_spec_id == spec_id,
-            Kind::Deletes => manifest.content == ManifestContentType::Deletes,
-        };
-        if !wanted {
-            continue;
-        }
-        let bytes = store.whole(&manifest.manifest_path).await?;
-        let parsed = Manifest::parse_avro(&bytes).map_err(|e| Error::damaged(&manifest.manifest_path, e))?;
+    let mut reads = Vec::new();
+    for manifest in manifests.entries().iter().filter(|manifest| wanted(manifest)) {
+        reads.push(parsed(store, &manifest.manifest_path));
+    }
+    let mut reads = stream::iter(reads).buffered(AT_ONCE);
+    while let Some(parsed) = reads.try_next().await? {
         for entry in parsed.entries() {
             if entry.is_alive() && paths.contains(entry.file_path()) {
                 found.insert(entry.file_path().to_owned(), entry.data_file().clone());
@@ -62,4 +89,12 @@ pub async fn find(table: &IcebergTable, store: &Store, snapshot_id: i64, kind: K
     }
     let lost = paths.iter().find(|p| !found.contains_key(**p)).copied().unwrap_or_default();
     Err(Error::damaged(lost, format_args!("no live manifest entry in snapshot {snapshot_id}")))
+}
+
+/// A manifest, parsed beside whatever else is done.
+async fn parsed(store: &Store, path: &str) -> Result<Manifest> {
+    let bytes = store.whole(path).await?;
+    let parsed = tokio::task::spawn_blocking(move || Manifest::parse_avro(&bytes));
+    let parsed = parsed.await.map_err(|stopped| Error::Stopped(format!("{path} was not parsed: {stopped}")))?;
+    parsed.map_err(|e| Error::damaged(path, e))
 }

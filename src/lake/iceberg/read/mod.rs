@@ -11,7 +11,7 @@ pub mod deleted;
 mod equality;
 pub mod file;
 mod identify;
-mod live;
+pub mod live;
 mod lockstep;
 pub mod manifests;
 pub mod partition;

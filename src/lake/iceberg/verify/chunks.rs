@@ -6,7 +6,9 @@ use std::ops::Range;
 
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use iceberg::spec::DataFile;
-use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+use parquet::file::page_index::column_index::ColumnIndexMetaData;
+use parquet::file::page_index::offset_index::PageLocation;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{failed, unproven};
@@ -91,7 +93,7 @@ struct Group {
 
 impl<'a> Groups<'a> {
     fn new(store: &'a Store, files: Vec<(&'a str, u64)>) -> Self {
-        let open = move |(path, bytes): (&'a str, u64)| ParquetFile::open(store, path, bytes);
+        let open = move |(path, bytes): (&'a str, u64)| ParquetFile::open_indexed(store, path, bytes);
         Self { files: stream::iter(files.into_iter().map(open)).buffered(AT_ONCE).boxed(), current: None, opened: 0 }
     }
 
@@ -138,11 +140,18 @@ fn spans(input: &Group, output: &Group) -> Result<Vec<Span>> {
     }
     let mut spans: Vec<Span> = Vec::new();
     for (column, (a, b)) in from.columns().iter().zip(to.columns()).enumerate() {
-        if facts(a) != facts(b) {
+        let told = |b: &ColumnChunkMetaData| {
+            let encodings = b.page_encoding_stats().is_none() || b.page_encoding_stats() == a.page_encoding_stats();
+            encodings && (b.statistics().is_none() || b.statistics() == a.statistics())
+        };
+        if facts(a) != facts(b) || !told(b) {
             let why = format!("column {column} is described otherwise than in {} row group {}", input.file.path, input.group);
             return Err(failed(&place, why));
         }
         let ((start, length), (to, _)) = (a.byte_range(), b.byte_range());
+        if !same_index((input, start), (output, to), column) {
+            return Err(failed(&place, format_args!("column {column} is indexed otherwise than in {}", input.file.path)));
+        }
         let end = start.checked_add(length).ok_or_else(|| failed(&place, "a chunk beyond any file"))?;
         match spans.last_mut() {
             Some(last) if last.from.end == start && last.to.checked_add(last.from.end - last.from.start) == Some(to) => last.from.end = end,
@@ -150,6 +159,24 @@ fn spans(input: &Group, output: &Group) -> Result<Vec<Span>> {
         }
     }
     Ok(spans)
+}
+
+/// Whether what the output's page indexes state of a chunk is what the input's do,
+/// each of a chunk that begins there. An output may leave them out.
+fn same_index((input, from): (&Group, u64), (output, to): (&Group, u64), column: usize) -> bool {
+    let (a, b) = (input.file.footer(), output.file.footer());
+    let columns = |footer: &ParquetMetaData, group: usize| footer.column_index().and_then(|i| i.get(group)?.get(column)).cloned();
+    let bounds = match columns(b, output.group) {
+        None | Some(ColumnIndexMetaData::NONE) => true,
+        theirs => theirs == columns(a, input.group),
+    };
+    let offsets = |footer: &ParquetMetaData, group: usize, start: u64| -> Option<Vec<(i128, i32, i64)>> {
+        let index = footer.offset_index()?.get(group)?.get(column)?;
+        let place = |p: &PageLocation| (i128::from(p.offset) - i128::from(start), p.compressed_page_size, p.first_row_index);
+        (!index.page_locations().is_empty()).then(|| index.page_locations().iter().map(place).collect())
+    };
+    let theirs = offsets(b, output.group, to);
+    bounds && (theirs.is_none() || theirs == offsets(a, input.group, from))
 }
 
 /// What a reader needs to decode a chunk, apart from where it lies.

@@ -1,6 +1,6 @@
 //! The outputs read back, plainly: no adapter, no deletes, every column by place.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
@@ -20,13 +20,21 @@ use crate::lake::iceberg::read::schema::{children, field_id};
 
 /// Reads every row of every output, column by column, checking what each
 /// output's description states of it; the ordered hashes over all outputs in order.
+/// `only`: the columns of the root to read, all without it.
 ///
 /// Errs [`Error::Proof`](crate::lake::Error::Proof) when an output does not
 /// decode, has another schema than the table, or contradicts its description.
-pub async fn read(store: &Store, outputs: &[DataFile], schema: &SchemaRef, limits: Limits) -> Result<Vec<ColumnHash>> {
+pub async fn read(
+    store: &Store,
+    outputs: &[DataFile],
+    schema: &SchemaRef,
+    only: Option<&BTreeSet<usize>>,
+    limits: Limits,
+) -> Result<Vec<ColumnHash>> {
     let described = Arc::new(outputs.to_vec());
-    let consumers = schema.fields().iter().map(|field| Back::new(field, &described)).collect();
-    let open = |described| open(store, described, schema);
+    let fields = schema.fields().iter().enumerate().filter(|(root, _)| only.is_none_or(|only| only.contains(root)));
+    let consumers = fields.map(|(_, field)| Back::new(field, &described)).collect();
+    let open = |described| open(store, described, schema, only);
     let files = stream::iter(outputs.iter().map(open)).buffered(AT_ONCE).boxed();
     let consumers = Scan::new(limits, files, None).run(consumers).await.map_err(unproven)?;
     let columns: Vec<Vec<ColumnHash>> = consumers.into_iter().map(Back::finish).collect::<Result<_>>()?;
@@ -40,8 +48,8 @@ pub async fn read(store: &Store, outputs: &[DataFile], schema: &SchemaRef, limit
 pub async fn look(store: &Store, outputs: &[DataFile], schema: &Schema) -> Result<HashMap<i32, u64>> {
     let mut sums: Option<HashMap<i32, u64>> = None;
     for described in outputs {
-        let opened = open(store, described, schema).await.map_err(unproven)?;
-        let stated = stated(opened.file.footer());
+        let file = checked(store, described, schema).await.map_err(unproven)?;
+        let stated = stated(file.footer());
         let told = |id: &i32| stated.get(id).copied().flatten();
         sums = Some(match sums {
             None => stated.keys().filter_map(|id| Some((*id, told(id)?))).collect(),
@@ -52,25 +60,33 @@ pub async fn look(store: &Store, outputs: &[DataFile], schema: &Schema) -> Resul
 }
 
 /// Opens an output whose size, schema and rows are as described.
-async fn open(store: &Store, described: &DataFile, schema: &Schema) -> Result<Opened> {
+pub async fn checked(store: &Store, described: &DataFile, schema: &Schema) -> Result<ParquetFile> {
     let path = described.file_path();
     let size = store.size(path).await?;
     if size != described.file_size_in_bytes() {
         return Err(failed(path, format_args!("{size} bytes, described as {}", described.file_size_in_bytes())));
     }
-    let file = ParquetFile::open(store, path, size).await?;
+    let file = ParquetFile::open_indexed(store, path, size).await?;
     same_fields(schema.fields(), file.schema().fields(), path)?;
     bounds::all_have_columns(described, schema)?;
     let rows = file.rows()?;
     if rows != described.record_count() {
         return Err(failed(path, format_args!("{rows} rows, described as {}", described.record_count())));
     }
+    Ok(file)
+}
+
+async fn open(store: &Store, described: &DataFile, schema: &Schema, only: Option<&BTreeSet<usize>>) -> Result<Opened> {
+    let path = described.file_path();
+    let file = checked(store, described, schema).await?;
     let keyed = keyed_footer(file.arrow());
     let mut columns: Vec<Root> = schema.fields().iter().map(|_| Root { leaves: Vec::new(), to: None }).collect();
     for leaf in 0..file.footer().file_metadata().schema_descr().num_columns() {
         let root = columns.get_mut(file.arrow().parquet_schema().get_column_root_idx(leaf));
         root.ok_or_else(|| failed(path, "more columns than the table has"))?.leaves.push(leaf);
     }
+    let wanted = columns.into_iter().enumerate().filter(|(root, _)| only.is_none_or(|only| only.contains(root)));
+    let columns = wanted.map(|(_, root)| root).collect();
     Ok(Opened { file, keyed, columns: Arc::new(columns), input: None })
 }
 

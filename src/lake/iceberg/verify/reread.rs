@@ -15,16 +15,23 @@ use crate::lake::{Control, Error, Result};
 use crate::model::killpoint::KillPoint;
 use crate::model::plan::{LiveFile, Plan};
 
-/// Reads every live row of the inputs, for its counts and hashes.
+/// Loads the deletes of a plan.
 ///
 /// Errs as [`read::open`](crate::lake::iceberg::read::open) does.
-pub async fn read(table: &IcebergTable, plan: &Plan, schema: &SchemaRef, limits: Limits) -> Result<ReadSummary> {
+pub async fn deletes<'a>(table: &IcebergTable, plan: &'a Plan, store: &Store) -> Result<Deletes<'a>> {
+    Deletes::load(table, plan, store, &Silent).await
+}
+
+/// Reads every live row of the inputs in these columns of the table, for its
+/// counts and hashes.
+///
+/// Errs as [`read::open`](crate::lake::iceberg::read::open) does.
+pub async fn read(table: &IcebergTable, plan: &Plan, schema: &SchemaRef, deletes: &Deletes<'_>, limits: Limits) -> Result<ReadSummary> {
     let store = Store::new(&table.loaded.io);
-    let deletes = Deletes::load(table, plan, &store, &Silent).await?;
     let projector = Projector::new(table, plan, schema)?;
     let open = |(place, input)| open(&store, &projector, place, input);
     let files = stream::iter(plan.inputs.iter().enumerate().map(open)).buffered(AT_ONCE).boxed();
-    let mut scan = Scan::new(limits, files, Some(&deletes));
+    let mut scan = Scan::new(limits, files, Some(deletes));
     let hashers = scan.run(schema.fields().iter().map(|f| Hashed(RootHasher::new(f))).collect()).await?;
     let struck = scan.struck;
     drop(scan);
