@@ -46,7 +46,7 @@ pub fn steps(job: &Job<'_>, groups: &[Group<'_>]) -> Vec<Step> {
     let mut steps = Vec::new();
     for file in cut::even(&sizes, files, MOST_GROUPS) {
         for joint in joints(groups.get(file.clone()).unwrap_or_default(), most) {
-            let mut left = Vec::from_iter([file.start + joint.start..file.start + joint.end]);
+            let mut left: Vec<_> = std::iter::once(file.start + joint.start..file.start + joint.end).collect();
             while let Some(joint) = left.pop() {
                 let own = groups.get(joint.clone()).unwrap_or_default();
                 let by_column = bytes(own) > whole;
