@@ -254,7 +254,8 @@ impl Comparing<'_> {
     fn passed(&mut self, open: Option<Open>) -> Step<Seen> {
         let (told, wants_rows) = (self.left.told(), self.right.chunk().is_some_and(|chunk| chunk.offset_index().is_some()));
         let wants_ends = self.right.wants_ends(self.asked.ends);
-        let known = told.nulls.is_some() && (told.rows.is_some() || !wants_rows) && (told.ends != Ends::Unknown || !wants_ends);
+        let tells_ends = told.ends != Ends::Unknown && self.right.borne_out(self.right.at(), &told.ends);
+        let known = told.nulls.is_some() && (told.rows.is_some() || !wants_rows) && (tells_ends || !wants_ends);
         if known && !self.asked.nans {
             return Ok(Seen { copied: true, ..told });
         }
@@ -264,11 +265,11 @@ impl Comparing<'_> {
             None => self.left.opened().map_err(left)?,
         };
         let dictionary = if open.has_ids() { Some(self.left.dictionary().map_err(left)?) } else { None };
-        let mut look = Look::begin(wants_ends && told.ends == Ends::Unknown || self.asked.nans, dictionary.as_deref());
+        let mut look = Look::begin(wants_ends && !tells_ends || self.asked.nans, dictionary.as_deref());
         values::read(&mut open, &self.left.column, dictionary.as_deref(), &mut look).map_err(left)?;
         let seen = look.end(self.left.column.order, dictionary.as_deref());
         self.left.keep(open);
-        let ends = if told.ends == Ends::Unknown { seen.ends } else { told.ends };
+        let ends = if tells_ends { told.ends } else { seen.ends };
         Ok(Seen { ends, copied: true, ..seen })
     }
 
@@ -334,7 +335,9 @@ impl Comparing<'_> {
         let mut look = std::mem::take(&mut self.look);
         values::levels_only(&mut theirs, &self.right.column, &mut look).map_err(right)?;
         let seen = look.end(self.right.column.order, None);
-        let unknown = self.asked.nans || (told == Ends::Unknown && self.right.wants_ends(self.asked.ends));
+        let page = self.right.at().saturating_sub(1);
+        let tells_ends = told != Ends::Unknown && self.right.borne_out(page, &told);
+        let unknown = self.asked.nans || (!tells_ends && self.right.wants_ends(self.asked.ends));
         if unknown && seen.nulls != Some(seen.values) {
             return Err(right(Trouble::Unfit("bounds of values in an encoding that is not read here".into())));
         }

@@ -71,8 +71,7 @@ async fn watch_tells_decisions_until_the_sidecar_ends() {
             lines.push(line.to_owned());
             true
         });
-        ended.await.unwrap();
-        lines
+        (ended.await.unwrap_err().exit, lines)
     });
     while fake.decisions.receiver_count() == 0 {
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -80,7 +79,7 @@ async fn watch_tells_decisions_until_the_sidecar_ends() {
     fake.decisions.send(Arc::new(explained(5))).unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     running.drain(LONG).await;
-    let lines = tokio::time::timeout(LONG, watching).await.unwrap().unwrap();
-    assert_eq!(lines.len(), 1, "{lines:?}");
+    let (exit, lines) = tokio::time::timeout(LONG, watching).await.unwrap().unwrap();
+    assert_eq!((exit, lines.len()), (Exit::Unreachable, 1), "{lines:?}");
     assert!(lines[0].starts_with("lake.db.t field0=5 at 1970-01-01T00:00:01Z"), "{lines:?}");
 }

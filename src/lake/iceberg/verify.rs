@@ -88,9 +88,10 @@ impl Proving<'_> {
     async fn by_values(&self, read: &ReadSummary) -> Result<Proof> {
         let back = readback::read(&self.store, self.outputs, &self.schema, None, self.limits(1)).await?;
         if let Some(second) = Second::load(self.table, &self.store, self.plan, &self.schema).await? {
-            let deleted = second.count(&self.store).await?;
-            if deleted.is_some_and(|deleted| deleted != read.rows_deleted) {
-                return Err(failed("", format_args!("{} rows were left out, the deletes name {deleted:?}", read.rows_deleted)));
+            if let Some(deleted) = second.count(&self.store).await?
+                && deleted != read.rows_deleted
+            {
+                return Err(failed("", format_args!("{} rows were left out, the deletes name {deleted}", read.rows_deleted)));
             }
         }
         self.same_values(read, &back, &self.entries().await?).await

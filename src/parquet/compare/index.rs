@@ -124,7 +124,7 @@ fn statistics(meta: &ColumnChunkMetaData, found: &Found, order: Order) -> Result
 }
 
 /// Whether values lie within stated bounds.
-fn bounded(order: Order, ends: &Ends, low: Option<&[u8]>, high: Option<&[u8]>, what: &str) -> Result<(), Trouble> {
+pub fn bounded(order: Order, ends: &Ends, low: Option<&[u8]>, high: Option<&[u8]>, what: &str) -> Result<(), Trouble> {
     if (low.is_none() && high.is_none()) || order == Order::None {
         return Ok(());
     }

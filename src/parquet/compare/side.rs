@@ -204,6 +204,23 @@ impl<'a> Side<'a> {
         asked || chunk.column_index().is_some() || chunk.meta().is_ok_and(|meta| index::bounds(meta.statistics()) != (None, None))
     }
 
+    /// Whether ends of values that were told elsewhere bear out what is stated of a
+    /// page and of its chunk. They may be wider: then the values must be seen.
+    pub fn borne_out(&self, page: usize, ends: &Ends) -> bool {
+        let Some(chunk) = self.chunk() else { return true };
+        let of_page = chunk.column_index().and_then(|index| index::page_bounds(index, page)).unzip();
+        let of_chunk = chunk.meta().map_or((None, None), |meta| index::bounds(meta.statistics()));
+        let holds = |(low, high): (Option<Vec<u8>>, Option<Vec<u8>>)| {
+            index::bounded(self.column.order, ends, low.as_deref(), high.as_deref(), "a page").is_ok()
+        };
+        holds(of_page) && holds(of_chunk)
+    }
+
+    /// The place of the next page among its chunk's.
+    pub fn at(&self) -> usize {
+        self.next
+    }
+
     /// What header, column index and statistics tell of the next page.
     pub fn told(&self) -> Seen {
         let Some((page, chunk)) = self.page().zip(self.chunk()) else { return Seen::default() };

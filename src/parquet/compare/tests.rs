@@ -460,3 +460,25 @@ fn a_page_below_a_list_with_as_many_nulls_as_rows_may_be_said_to_hold_only_nulls
     let right = joined(&files, Compression::UNCOMPRESSED, 0).unwrap();
     assert_eq!(all(&files, &right).unwrap().len(), right.columns());
 }
+
+#[test]
+fn a_page_that_stays_as_it_is_may_be_bounded_closer_than_its_chunk_was() {
+    // the first row goes, and with it the only page whose bounds are those of the chunk
+    let style = Style {
+        rows: 96,
+        seed: 0,
+        distinct: 1,
+        nulls: 2,
+        dictionary: false,
+        page: 18,
+        second: false,
+        codec: Compression::UNCOMPRESSED,
+        statistics: EnabledStatistics::Chunk,
+        delta: false,
+        dead: vec![0],
+    };
+    let (files, _) = inputs(&[style]);
+    let right = joined(&files, Compression::UNCOMPRESSED, 0).unwrap();
+    let found = compared(&files, &right, 0).unwrap();
+    assert_eq!((found[0].values, found[0].copied), (95, 5));
+}
