@@ -265,7 +265,10 @@ impl Loop {
             return;
         }
         let pending = self.book().pending();
-        telemetry::candidates(pending.len(), pending.iter().map(|c| c.gain).fold(0, u64::saturating_add));
+        let depth = self.book().depth();
+        for (act, (count, files)) in [false, true].into_iter().zip(depth) {
+            telemetry::candidates(act, count, files);
+        }
         let round = {
             let mut budget = self.budget();
             let round = decide::round::start(decide::round::rank(pending), &mut budget, now_ms);

@@ -63,7 +63,7 @@ impl Act {
         let mut waits = Backoff::new(self.settings.wait, self.settings.longest_wait);
         loop {
             // tries that are answered at once leave no time for the look beside them
-            if self.journal.is_cancelled(&work.job.id).await.unwrap_or(false) {
+            if self.is_asked_to_stop(&work.job.id).await {
                 work.stop.cancel();
             }
             work.stop.check(self.clock.now_ms()).map_err(|e| self.halted(work, e))?;

@@ -187,7 +187,7 @@ impl Act {
             let mut overdue = 0;
             while overdue <= self.settings.grace_looks {
                 self.clock.sleep(self.settings.look_every).await;
-                if self.journal.is_cancelled(&stop.job).await.unwrap_or(false) {
+                if self.is_asked_to_stop(&stop.job).await {
                     stop.cancel();
                 }
                 if let Err(error) = self.beat().await {

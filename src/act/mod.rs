@@ -16,7 +16,7 @@ mod recover;
 mod undo;
 
 use std::collections::HashSet;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -95,6 +95,7 @@ pub struct Act {
     settings: Settings,
     kill: KillSwitch,
     leases: Leases,
+    halting: AtomicBool,
     active: Arc<Mutex<HashSet<JobId>>>,
     instance: String,
     holder: Holder,
@@ -126,7 +127,19 @@ impl Act {
         let instance = journal.instance(&fresh(chance.as_ref())).await?;
         let holder = Holder { id: fresh(chance.as_ref()), role, host: process::host(), pid: process::pid(), beat_ms: clock.now_ms() };
         let leases = Leases::default();
-        let act = Self { format, journal, clock, chance, settings, kill, leases, active: Arc::default(), instance, holder };
+        let act = Self {
+            format,
+            journal,
+            clock,
+            chance,
+            settings,
+            kill,
+            leases,
+            halting: AtomicBool::new(false),
+            active: Arc::default(),
+            instance,
+            holder,
+        };
         let dead = act.dead_holders().await?;
         act.journal.claim(&act.holder, &dead).await?;
         Ok(Arc::new(act))
@@ -152,17 +165,17 @@ impl Act {
         self.journal.beat(&self.holder.id, self.clock.now_ms()).await
     }
 
-    /// Asks every job of this process to stop; each ends as one that is cancelled
-    /// by hand does.
-    ///
-    /// # Errors
-    /// When the journal cannot be used.
-    pub async fn cancel_all(&self) -> journal::Result<()> {
-        let jobs: Vec<JobId> = self.active.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
-        for job in jobs {
-            self.journal.ask_cancel(&job).await?;
-        }
-        Ok(())
+    /// Asks every job of this process to stop, those too that are yet to begin. Each
+    /// ends as one that is cancelled by hand does, but for a commit of which nobody
+    /// knows whether it landed: that one is looked for by the next recovery, since
+    /// nobody has decided to give it up.
+    pub fn halt(&self) {
+        self.halting.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a job was asked to stop, by hand or with the process.
+    pub(crate) async fn is_asked_to_stop(&self, job: &JobId) -> bool {
+        self.halting.load(Ordering::Relaxed) || self.journal.is_cancelled(job).await.unwrap_or(false)
     }
 
     /// Leaves the journal, so that a successor need not wait.
@@ -359,7 +372,7 @@ impl Act {
         let millis = self.since(work.stop.started_ms);
         let bound = work.job.plan.bound;
         work.numbers.millis = millis;
-        work.numbers.gb_hours = gb_hours(bound.memory, millis).min(bound.gb_hours);
+        work.numbers.gb_hours = gb_hours(bound.memory, millis);
         work.numbers.peak_memory = process::peak_memory();
         if done.is_err() && work.numbers.wasted_bytes == 0 {
             work.numbers.wasted_bytes = work.numbers.bytes_out;

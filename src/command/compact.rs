@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
 use tokio::sync::Semaphore;
@@ -23,9 +22,6 @@ use crate::model::table::TableView;
 use super::scopes::{Found, Scoped, scopes};
 use super::signals::Signals;
 use super::{Failure, exit_of, load, policy, recover, told};
-
-/// Between two wishes that the jobs under way should stop.
-const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Compacts every partition that gains by it, and tells of each when it has ended,
 /// in their order. What a dead process left open is closed first, so that it neither
@@ -68,6 +64,8 @@ pub async fn run(app: &App, args: &Compact, json: bool) -> Result<Exit, Failure>
     }
     match paused {
         Some(failure) => Err(failure),
+        // a commit of which nobody knows is told before what stopped the rest
+        None if teller.exit == Exit::Unknown => Ok(Exit::Unknown),
         None => Ok(teller.exit.max(signal.unwrap_or(Exit::Done))),
     }
 }
@@ -108,7 +106,6 @@ fn begun(view: &TableView, scoped: &Scoped) -> (CompactRow, Option<Exit>) {
 
 /// Carries plans out, some at a time, until a signal comes or the table is paused.
 struct Worker<'a> {
-    app: &'a App,
     act: Arc<Act>,
     journal: Arc<SqliteJournal>,
     signals: &'a Signals,
@@ -120,13 +117,13 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    async fn new(app: &'a App, signals: &'a Signals, view: &'a TableView, scopes: &[Scoped]) -> Result<Self, Failure> {
+    async fn new(app: &App, signals: &'a Signals, view: &'a TableView, scopes: &[Scoped]) -> Result<Self, Failure> {
         let journal = app.journal().await?;
         let act = app.act(Role::Command, Arc::clone(&journal) as Arc<dyn Journal>).await?;
         let total = scopes.iter().map(Scoped::bytes).fold(0, u64::saturating_add);
         let tally = Tally { bar: Progress::bytes(&format!("compacting {}", view.name), total), done: Arc::default() };
         let jobs = app.settings.budget.concurrent_jobs.max(1);
-        Ok(Self { app, act, journal, signals, view, jobs, turns: Semaphore::new(jobs), tally, paused: OnceLock::new() })
+        Ok(Self { act, journal, signals, view, jobs, turns: Semaphore::new(jobs), tally, paused: OnceLock::new() })
     }
 
     /// Every partition, told in their order.
@@ -186,15 +183,11 @@ impl<'a> Worker<'a> {
         true
     }
 
-    /// After a signal asks the jobs to stop, again and again: one may just be beginning.
+    /// After a signal, asks the jobs to stop.
     async fn cancel(&self) -> Infallible {
         self.signals.asked().await;
-        loop {
-            if let Err(error) = self.act.cancel_all().await {
-                eprintln!("the jobs cannot be asked to stop: {error}");
-            }
-            self.app.clock.sleep(ASK_AGAIN).await;
-        }
+        self.act.halt();
+        std::future::pending().await
     }
 }
 

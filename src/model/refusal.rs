@@ -46,8 +46,8 @@ refusals! {
     DefaultValue = "default-value": "rewrite the old files with the engine that added the column",
     /// The partition type of a spec cannot be resolved from any schema.
     UnresolvedSpec = "unresolved-spec": "rewrite the files of this spec under the table's present one",
-    /// A branch other than those configured.
-    Branch = "branch": "name one of the table's branches",
+    /// A branch other than `main`, or a tag.
+    Branch = "branch": "leave it to `main`, the one branch that is handled",
     /// More delete rows apply than fit the memory limit.
     TooManyDeletes = "too-many-deletes": "raise memory_limit, and compact before so many deletes gather",
     /// Values or columns too large for the memory limit.

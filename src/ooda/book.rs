@@ -272,6 +272,20 @@ impl Book {
         self.waiting.iter().filter_map(ready).collect()
     }
 
+    /// How many candidates wait and the files that they would save: of those that
+    /// are only advised, and of those that are carried out.
+    pub fn depth(&self) -> [(u64, u64); 2] {
+        let mut depth = [(0_u64, 0_u64); 2];
+        for scope in &self.waiting {
+            let Some(page) = self.pages.get(&scope.name) else { continue };
+            let Some(candidate) = page.candidate(&scope.partition) else { continue };
+            let [advised, acted] = &mut depth;
+            let (count, files) = if page.policy.act { acted } else { advised };
+            (*count, *files) = (count.saturating_add(1), files.saturating_add(candidate.gain));
+        }
+        depth
+    }
+
     /// Every candidate, best first.
     pub fn candidates(&self) -> Vec<Waiting> {
         let row = |scope: &Scope| {

@@ -194,6 +194,10 @@ pub struct Explained {
     pub label: String,
     /// The decision.
     pub decision: Decision,
+    /// Rank of a candidate in the last round; higher goes first.
+    pub score: f64,
+    /// What stands in a candidate's way, such as the budget; empty when nothing does.
+    pub waits_for: String,
 }
 
 /// How the process is doing.

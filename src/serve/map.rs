@@ -75,6 +75,8 @@ pub fn decision(made: &Explained) -> v1::Decision {
         act: decision.act,
         checks: decision.checks.iter().map(check).collect(),
         traits: Some(traits(&decision.traits)),
+        score: made.score,
+        waits_for: made.waits_for.clone(),
     }
 }
 

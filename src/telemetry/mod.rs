@@ -229,10 +229,12 @@ pub fn reason_name(reason: &Reason) -> &'static str {
     }
 }
 
-/// Candidates wait for budget, and what they would save together.
-pub fn candidates(count: usize, files: u64) {
-    gauge!(CANDIDATES).set(count as f64);
-    gauge!(CANDIDATE_FILES).set(files as f64);
+/// Candidates that wait, and the files that they would save together; `act` when
+/// that is carried out and not only advised.
+pub fn candidates(act: bool, count: u64, files: u64) {
+    let act = if act { "true" } else { "false" };
+    gauge!(CANDIDATES, "act" => act).set(count as f64);
+    gauge!(CANDIDATE_FILES, "act" => act).set(files as f64);
 }
 
 /// The budget, in GB-hours.

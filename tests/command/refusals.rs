@@ -91,7 +91,11 @@ async fn case(refusal: Refusal) -> Option<Case> {
             case.table.update(vec![TableUpdate::RemoveSchemas { schema_ids: vec![0] }]).await;
             case
         }
-        Refusal::Branch => Case { arguments: vec!["--ref", "audit"], ..Case::with_files(|s| s, "there is no branch `audit`").await },
+        Refusal::Branch => {
+            let case = Case { arguments: vec!["--ref", "audit"], ..Case::with_files(|s| s, "another branch than `main`").await };
+            case.table.change().branch("audit").append([row(9, "audit", 7)]).commit().await;
+            case
+        }
         Refusal::TooManyDeletes => {
             let case = Case::with_files(|s| s.property("afterwrite.memory-limit", "16MiB"), "delete").await;
             for n in 0..6 {

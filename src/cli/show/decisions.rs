@@ -64,6 +64,9 @@ fn sentence(made: &v1::Decision) -> String {
         Verdict::Now | Verdict::Queued => {
             let act = if made.act { "carried out" } else { "only advised" };
             text.push_str(&format!("; {} fewer for {}, {act}", human::some(made.gain, "file"), human::gb_hours(made.gb_hours)));
+            if !made.waits_for.is_empty() {
+                text.push_str(&format!("; waits: {}", made.waits_for));
+            }
         }
         Verdict::Not | Verdict::Unspecified => {
             if let Some(until) = made.until_ms {
@@ -108,6 +111,8 @@ struct Line<'a> {
     gb_hours: f64,
     gain: u64,
     act: bool,
+    score: f64,
+    waits_for: &'a str,
     checks: Vec<Check<'a>>,
     traits: Option<Traits>,
 }
@@ -170,6 +175,8 @@ fn line(made: &v1::Decision) -> Line<'_> {
         gb_hours: made.gb_hours,
         gain: made.gain,
         act: made.act,
+        score: made.score,
+        waits_for: &made.waits_for,
         checks: made.checks.iter().map(check).collect(),
         traits: made.traits.as_ref().map(traits),
     }

@@ -31,7 +31,7 @@ fn made(verdict: Verdict) -> v1::Decision {
         checks: vec![Check { name: "small-files.tier".into(), value: 13.0, threshold: 8.0, passed: true, note: "small files".into() }],
         traits: Traits { data_files: 13, ..Traits::default() },
     };
-    decision_message(&Explained { label: "month=12".into(), decision })
+    decision_message(&Explained { label: "month=12".into(), decision, score: 0.25, waits_for: "no slot is free".into() })
 }
 
 fn layout() -> TableLayout {

@@ -2,7 +2,7 @@
 //! metadata spells.
 
 mod direct;
-mod local;
+pub mod local;
 mod ranges;
 #[cfg(test)]
 mod tests;

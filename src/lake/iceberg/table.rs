@@ -10,6 +10,8 @@ use iceberg::spec::{self, FormatVersion, PartitionSpec, Snapshot, TableMetadata,
 
 use super::catalog::{Catalog, Loaded};
 use super::manifest::{PartitionTypes, Unresolved};
+use super::read::schema::arrow_schema;
+use crate::lake::Error;
 use crate::model::ident::{MAIN, TableIdent, TableName};
 use crate::model::plan::{ATTEMPT_KEY, INSTANCE_KEY};
 use crate::model::refusal::{Refusal, Refused};
@@ -131,7 +133,15 @@ fn refusals(metadata: &TableMetadata, at: &str, reference: &str) -> Vec<Refused>
         (false, Some(_)) if is_tag(metadata, reference) => {
             refused.push(Refused::new(Refusal::Branch, format!("{at}: `{reference}` is a tag")));
         }
-        (false, Some(_)) => {}
+        (false, Some(_)) => {
+            refused.push(Refused::new(
+                Refusal::Branch,
+                format!("{at}: `{reference}` is another branch than `{MAIN}`, which alone is handled"),
+            ));
+        }
+    }
+    if let Err(Error::Refused(schema)) = arrow_schema(metadata.current_schema()) {
+        refused.push(schema);
     }
     refused
 }

@@ -87,14 +87,20 @@ impl Proving<'_> {
     /// reader took.
     async fn by_values(&self, read: &ReadSummary) -> Result<Proof> {
         let back = readback::read(&self.store, self.outputs, &self.schema, None, self.limits(1)).await?;
-        if let Some(second) = Second::load(self.table, &self.store, self.plan, &self.schema).await? {
-            if let Some(deleted) = second.count(&self.store).await?
-                && deleted != read.rows_deleted
-            {
-                return Err(failed("", format_args!("{} rows were left out, the deletes name {deleted}", read.rows_deleted)));
-            }
-        }
+        let second = Second::load(self.table, &self.store, self.plan, &self.schema).await?;
+        self.same_count(second.as_ref(), read.rows_deleted).await?;
         self.same_values(read, &back, &self.entries().await?).await
+    }
+
+    /// As many rows were left out as the second reading of the deletes names.
+    async fn same_count(&self, second: Option<&Second<'_>>, left_out: u64) -> Result<()> {
+        let Some(second) = second else { return Ok(()) };
+        match second.count(&self.store).await? {
+            Some(deleted) if deleted != left_out => {
+                Err(failed("", format_args!("{left_out} rows were left out, the deletes name {deleted}")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Pages of the outputs beside those of the inputs; ordered hashes of the
@@ -108,6 +114,7 @@ impl Proving<'_> {
         let Some(mut same) = pages.compare().await? else {
             let all: BTreeSet<usize> = (0..self.schema.fields().len()).collect();
             let (read, back) = self.both(&all, &deletes).await?;
+            self.same_count(second.as_ref(), read.rows_deleted).await?;
             return self.same_values(&read, &back, &entries).await;
         };
         if !same.unfit.is_empty() {

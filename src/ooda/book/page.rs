@@ -244,7 +244,9 @@ impl Page {
             memory: &scope.memory_at(now_ms),
         });
         decision.checks.extend(self.warnings.iter().map(warned));
-        Some(Explained { label: label(key, self.spec(key)), decision })
+        let waits = matches!(decision.verdict, Verdict::Now { .. } | Verdict::Queued { .. }) && self.policy.act;
+        let (score, waits_for) = if waits { (scope.score, scope.waits_for.clone()) } else { (0.0, String::new()) };
+        Some(Explained { label: label(key, self.spec(key)), decision, score, waits_for })
     }
 
     /// A partition has no files any more.

@@ -47,6 +47,12 @@ impl Order {
         }
     }
 
+    /// Whether a file that does not tell the order of its columns can have meant
+    /// another.
+    pub fn is_doubtful(self) -> bool {
+        matches!(self, Self::Unsigned | Self::Bytes | Self::BigEndian)
+    }
+
     /// How two values compare; `None` when they do not.
     pub fn compare(self, a: &[u8], b: &[u8]) -> Option<Ordering> {
         match self {

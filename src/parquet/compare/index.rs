@@ -40,6 +40,9 @@ pub fn check(chunk: &Chunk, walked: &Walked, seen: &[Seen], order: Order) -> Res
     if seen.len() != walked.data.len() {
         return Err(Trouble::wrong("pages that were not compared"));
     }
+    if meta.bloom_filter_offset().is_some() {
+        return Err(Trouble::wrong("a bloom filter, which joined pages do not have"));
+    }
     sizes(chunk, meta, walked)?;
     dictionary_header(chunk, walked)?;
     encodings(meta, walked)?;
@@ -56,7 +59,8 @@ pub fn check(chunk: &Chunk, walked: &Walked, seen: &[Seen], order: Order) -> Res
         return Err(Trouble::Unfit("NULLs that nothing tells".into()));
     }
     let rows: Option<u64> = seen.iter().map(|page| page.rows).sum();
-    if rows.is_some_and(|rows| chunk.rows() != Ok(rows)) {
+    let rows = rows.ok_or_else(|| Trouble::Unfit("rows that nothing tells".into()))?;
+    if chunk.rows() != Ok(rows) {
         return Err(Trouble::wrong("pages of another number of rows than the row group"));
     }
     statistics(meta, &found, order)?;

@@ -36,7 +36,10 @@ impl Column {
             Type::INT64 | Type::DOUBLE => Some(8),
             Type::INT96 => Some(12),
             Type::BOOLEAN | Type::BYTE_ARRAY => None,
-            Type::FIXED_LEN_BYTE_ARRAY => Some(usize::try_from(column.type_length()).map_err(|_| Trouble::wrong("a column of no width"))?),
+            Type::FIXED_LEN_BYTE_ARRAY => {
+                let width = usize::try_from(column.type_length()).ok().filter(|width| *width > 0);
+                Some(width.ok_or_else(|| Trouble::wrong("a column of no width"))?)
+            }
         };
         Ok(Self {
             definition: level(column.max_def_level())?,

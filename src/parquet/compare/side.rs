@@ -251,6 +251,9 @@ impl<'a> Side<'a> {
             return Ends::None;
         }
         let order = self.column.order;
+        if order.is_doubtful() && !chunk.tells_order() {
+            return Ends::Unknown;
+        }
         let index = chunk.column_index().filter(|index| index.num_pages() == self.walked.data.len() as u64);
         let of_page = index.and_then(|index| index::page_bounds(index, page));
         let trusted = |statistics: &&Statistics| !statistics.is_min_max_deprecated();

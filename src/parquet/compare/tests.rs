@@ -482,3 +482,26 @@ fn a_page_that_stays_as_it_is_may_be_bounded_closer_than_its_chunk_was() {
     let found = compared(&files, &right, 0).unwrap();
     assert_eq!((found[0].values, found[0].copied), (95, 5));
 }
+
+#[test]
+fn a_last_page_of_which_no_row_counts_is_not_missed_below_a_list_either() {
+    let style = Style {
+        rows: 40,
+        seed: 3,
+        distinct: 90,
+        nulls: 3,
+        dictionary: false,
+        page: 10,
+        second: true,
+        codec: Compression::UNCOMPRESSED,
+        statistics: EnabledStatistics::Page,
+        delta: false,
+        dead: (20..40).collect(),
+    };
+    let (files, live) = inputs(&[style]);
+    let right = joined(&files, Compression::UNCOMPRESSED, 0).unwrap();
+    for column in 0..right.columns() {
+        let found = compared(&files, &right, column).unwrap();
+        assert_eq!((found[0].values, found[0].nulls), (hashes(&live)[column].values, hashes(&live)[column].nulls), "column {column}");
+    }
+}

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use parquet::basic::ColumnOrder;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::page_index::offset_index::OffsetIndexMetaData;
@@ -31,6 +32,13 @@ impl Chunk {
     pub fn meta(&self) -> Result<&ColumnChunkMetaData, Trouble> {
         let group = self.footer.row_groups().get(self.group);
         group.and_then(|group| group.columns().get(self.column)).ok_or_else(|| Trouble::wrong("a column chunk is not in its footer"))
+    }
+
+    /// Whether its file tells that the column has the order of its type: without it,
+    /// bounds may be those of another order.
+    pub fn tells_order(&self) -> bool {
+        let orders = self.footer.file_metadata().column_orders();
+        orders.and_then(|orders| orders.get(self.column)).is_some_and(|order| matches!(order, ColumnOrder::TYPE_DEFINED_ORDER(_)))
     }
 
     /// Rows of its row group.

@@ -2,7 +2,7 @@
 
 use iceberg::io::{FileIO, FileWrite};
 
-use super::space;
+use crate::lake::iceberg::store::local;
 use crate::lake::{Control, Error, Result};
 use crate::model::killpoint::KillPoint;
 use crate::parquet::tap::{PIECE, SMALL_PIECE, Tap};
@@ -26,7 +26,7 @@ impl<'a> Sink<'a> {
         control.reached(KillPoint::OutputNamed);
         let failed = |e| Error::unreachable(format!("beginning {path}"), e);
         let writer = io.new_output(&path).map_err(failed)?.writer().await.map_err(failed)?;
-        let piece = if space::local_path(&path).is_some() { SMALL_PIECE } else { PIECE };
+        let piece = if local::path(&path).is_some() { SMALL_PIECE } else { PIECE };
         Ok(Self { path, control, writer, tap: Tap::with_pieces(piece), bytes: 0 })
     }
 
@@ -57,7 +57,9 @@ impl<'a> Sink<'a> {
             self.send(rest).await?;
         }
         self.writer.close().await.map_err(|e| Error::unreachable(format!("closing {}", self.path), e))?;
-        sync_folder(&self.path).await?;
+        if let Some(file) = local::path(&self.path) {
+            local::sync(file).await.map_err(|e| Error::unreachable(format!("making {} durable", self.path), e))?;
+        }
         Ok(self.bytes)
     }
 
@@ -71,13 +73,4 @@ impl<'a> Sink<'a> {
         self.bytes += size;
         Ok(())
     }
-}
-
-/// The store syncs a local file when it is closed, but not the folder that
-/// holds its name.
-async fn sync_folder(path: &str) -> Result<()> {
-    let Some(local) = space::local_path(path) else { return Ok(()) };
-    let Some(folder) = std::path::Path::new(&local).parent() else { return Ok(()) };
-    let synced = async { tokio::fs::File::open(folder).await?.sync_all().await };
-    synced.await.map_err(|e| Error::unreachable(format!("syncing the folder of {path}"), e))
 }

@@ -17,6 +17,12 @@ use serde::{Deserialize, Serialize};
 
 use super::local;
 
+/// The file of a location that the client reads as the same file: others are left
+/// to it, so that a name means one file for whatever is done with it.
+fn own(location: &str) -> Option<PathBuf> {
+    location.starts_with("file:/").then(|| local::path(location)).flatten()
+}
+
 /// Makes stores that open local files themselves.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Direct(OpenDalResolvingStorageFactory);
@@ -54,14 +60,14 @@ impl Storage for Files {
     }
 
     async fn read(&self, path: &str) -> Result<Bytes> {
-        match local::path(path) {
+        match own(path) {
             Some(path) => blocking(move || std::fs::read(path).map(Bytes::from)).await,
             None => self.client()?.read(path).await,
         }
     }
 
     async fn reader(&self, path: &str) -> Result<Box<dyn FileRead>> {
-        match local::path(path) {
+        match own(path) {
             Some(path) => Ok(Box::new(Reader { path })),
             None => self.client()?.reader(path).await,
         }
@@ -72,7 +78,7 @@ impl Storage for Files {
     }
 
     async fn writer(&self, path: &str) -> Result<Box<dyn FileWrite>> {
-        let Some(path) = local::path(path) else { return self.client()?.writer(path).await };
+        let Some(path) = own(path) else { return self.client()?.writer(path).await };
         let create = move || {
             if let Some(folder) = path.parent() {
                 std::fs::create_dir_all(folder)?;

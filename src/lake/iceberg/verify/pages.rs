@@ -190,12 +190,18 @@ fn same_schema(a: &ParquetFile, b: &ParquetFile) -> bool {
 }
 
 /// How many columns may be compared at one time: fewer than there are cores where
-/// a page may take much.
+/// one may take much. Each holds its chunks of both sides, and pages opened.
 fn workers(block: &Block, memory: u64) -> usize {
-    let chunks = block.left.iter().chain(&block.right).filter_map(Group::meta).flat_map(|meta| meta.columns());
-    let largest = chunks.map(|chunk| u64::try_from(chunk.uncompressed_size()).unwrap_or(u64::MAX)).max().unwrap_or(1);
-    let page = largest.min(memory / 8).max(1);
-    usize::try_from(memory / 4 / page).unwrap_or(usize::MAX).clamp(1, cores())
+    let columns = block.right.iter().chain(&block.left).filter_map(Group::meta).map(|meta| meta.num_columns()).max().unwrap_or(0);
+    let held = |column: usize| {
+        let groups = || block.left.iter().chain(&block.right);
+        let chunks = groups().map(|group| group.bytes(column)).fold(0, u64::saturating_add);
+        let opened = groups().filter_map(Group::meta).filter_map(|meta| meta.columns().get(column));
+        let page = opened.map(|chunk| u64::try_from(chunk.uncompressed_size()).unwrap_or(u64::MAX)).max().unwrap_or(0);
+        chunks.saturating_add(page.min(memory / 8).saturating_mul(2))
+    };
+    let largest = (0..columns).map(held).max().unwrap_or(0).max(1);
+    usize::try_from(memory / 2 / largest).unwrap_or(usize::MAX).clamp(1, cores())
 }
 
 /// What was compared so far.
