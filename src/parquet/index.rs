@@ -12,8 +12,9 @@ use super::gather::Seen;
 /// Where what is known of a page's rows comes from.
 #[derive(Clone, Copy, Debug)]
 pub enum Origin<'a> {
-    /// A page in an index; `None` where there is no index to be believed.
-    Entry(Option<&'a ColumnIndexMetaData>, usize),
+    /// A page in an index, with its values; `None` where there is no index to be
+    /// believed.
+    Entry(Option<&'a ColumnIndexMetaData>, usize, u64),
     /// The rows themselves.
     Seen(&'a Seen),
 }
@@ -62,9 +63,13 @@ impl Told {
 
     fn one(column: &ColumnDescriptor, origin: Origin<'_>) -> Option<Self> {
         match origin {
-            Origin::Entry(index, page) => {
+            Origin::Entry(index, page, values) => {
                 let index = index?;
                 let nulls = index.null_count(page)?;
+                // below lists some writers call a page one of NULLs that has as many as rows, and values besides
+                if index.is_null_page(page) && u64::try_from(nulls) != Ok(values) {
+                    return None;
+                }
                 let ends = if index.is_null_page(page) { None } else { Some(ends(index, page)?) };
                 let levels = |counts: Option<&[i64]>| levels(counts?);
                 let repetition = levels(index.repetition_level_histogram(page));
@@ -171,7 +176,7 @@ mod tests {
 
     fn joined(pages: &[&[(&ColumnIndexMetaData, usize)]], order: Option<BoundaryOrder>) -> Option<ColumnIndexMetaData> {
         let pages: Vec<Vec<Origin<'_>>> =
-            pages.iter().map(|p| p.iter().map(|(index, page)| Origin::Entry(Some(index), *page)).collect()).collect();
+            pages.iter().map(|p| p.iter().map(|(index, page)| Origin::Entry(Some(index), *page, 9)).collect()).collect();
         concat(&column(), &pages, order)
     }
 
@@ -198,7 +203,7 @@ mod tests {
         let a = index(&[Some((1, 5))], true, ASCENDING);
         let (mut seen, none) = (Seen { values: 4, nulls: 1, ..Seen::default() }, Seen { values: 2, nulls: 2, ..Seen::default() });
         fn page(a: &ColumnIndexMetaData, seen: Origin<'_>) -> Option<ColumnIndexMetaData> {
-            concat(&column(), &[vec![Origin::Entry(Some(a), 0)], vec![seen]], None)
+            concat(&column(), &[vec![Origin::Entry(Some(a), 0, 9)], vec![seen]], None)
         }
         assert_eq!(page(&a, Origin::Seen(&seen)), None, "values without ends");
         [3i32, -1].iter().for_each(|n| seen.ends.add(Order::I32, &n.to_le_bytes()));
@@ -206,7 +211,15 @@ mod tests {
         assert_eq!(ends(&found, 1), Some(((-1i32).to_le_bytes().to_vec(), 3i32.to_le_bytes().to_vec())));
         assert_eq!(found.definition_level_histogram(0), None);
         assert!(page(&a, Origin::Seen(&none)).unwrap().is_null_page(1));
-        assert_eq!(page(&a, Origin::Entry(None, 0)), None);
+        assert_eq!(page(&a, Origin::Entry(None, 0, 9)), None);
+    }
+
+    #[test]
+    fn a_page_that_is_called_one_of_nulls_and_has_values_bounds_nothing() {
+        let a = index(&[Some((1, 5)), None], true, ASCENDING);
+        let joined = |values| concat(&column(), &[vec![Origin::Entry(Some(&a), 0, 9), Origin::Entry(Some(&a), 1, values)]], None);
+        assert!(joined(9).is_some());
+        assert_eq!(joined(10), None);
     }
 
     #[test]

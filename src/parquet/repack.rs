@@ -357,7 +357,11 @@ impl Joining {
 fn origin<'a>(sources: &'a [Source<'_>], (source, page, seen): &'a (usize, usize, Option<Seen>)) -> Origin<'a> {
     match seen {
         Some(seen) => Origin::Seen(seen),
-        None => Origin::Entry(sources.get(*source).and_then(Source::column_index), *page),
+        None => {
+            let source = sources.get(*source);
+            let values = source.and_then(|source| source.pages.data.get(*page)).map_or(0, |page| page.data().0.into());
+            Origin::Entry(source.and_then(Source::column_index), *page, values)
+        }
     }
 }
 

@@ -75,7 +75,7 @@ async fn case(refusal: Refusal) -> Option<Case> {
         Refusal::ColumnType => {
             let columns =
                 [("id", PrimitiveType::Long), ("v", PrimitiveType::String), ("p", PrimitiveType::Int), ("at", PrimitiveType::TimestampNs)];
-            Case::with_files(|s| s.columns(&columns), "column at: timestamp_ns is not written").await
+            Case::with_files(|s| s.columns(&columns), "column at of type timestamp_ns").await
         }
         Refusal::DefaultValue => {
             let case = Case::with_files(|s| s, "column d has an initial default").await;

@@ -125,6 +125,7 @@ async fn a_report_leads_to_a_rewrite_that_why_and_watch_explain() {
         "gb_hours",
         "partition",
         "reason",
+        "score",
         "snapshot_id",
         "spec_id",
         "table",
@@ -132,6 +133,7 @@ async fn a_report_leads_to_a_rewrite_that_why_and_watch_explain() {
         "traits",
         "until_ms",
         "verdict",
+        "waits_for",
     ];
     // the last decision on the partition first, then those before it
     assert!(made.iter().all(|m| keys(m) == expected && m["partition"] == "p=8"), "{made:?}");

@@ -96,7 +96,7 @@ fn inspect_json_is_one_object_a_line_with_ids_as_text() {
 fn why_says_the_verdict_the_reason_and_every_number() {
     let text = decisions(&[made(Verdict::Now { rule: "small-files".into(), gb_hours: 0.5, gain: 12 })]);
     let first = "lake.db.t month=12 at 1970-01-01T00:00:00Z, snapshot 9007199254740993: compact now (small-files): rule `small-files` fired; \
-                 12 files fewer for 0.50 GB-h, only advised";
+                 12 files fewer for 0.50 GB-h, only advised; waits: no slot is free";
     assert_eq!(text.lines().next().unwrap(), first);
     let check: Vec<&str> = text.lines().nth_back(1).unwrap().split("  ").map(str::trim).filter(|c| !c.is_empty()).collect();
     assert_eq!(check, ["small-files.tier", "13", "8", "met", "small files"]);

@@ -492,7 +492,7 @@ fn a_last_page_of_which_no_row_counts_is_not_missed_below_a_list_either() {
         nulls: 3,
         dictionary: false,
         page: 10,
-        second: true,
+        second: false,
         codec: Compression::UNCOMPRESSED,
         statistics: EnabledStatistics::Page,
         delta: false,
