@@ -58,7 +58,7 @@ pub fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// As [`print`]: whether anybody reads on.
+/// As [`print()`]: whether anybody reads on.
 pub fn say(text: &str) -> bool {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).is_ok()
