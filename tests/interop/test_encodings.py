@@ -83,7 +83,7 @@ def test_trino_writes(lab, trino, codec):
         trino.sql(f"INSERT INTO trino_{codec} {select('trino', numbers)}")
     assert sum(f["record_count"] for f in lab.spark.files(f"db.trino_{codec}")) == ROWS * FILES
     # Trino's files do not say that their bounds are in the order of the type
-    prove(lab, None, f"trino_{codec}", path="re-encode", spark=codec == "snappy")
+    prove(lab, None, f"trino_{codec}", path="re-pack", spark=codec == "snappy")
 
 
 @pytest.mark.parametrize("codec", ["snappy", "lz4"])
@@ -139,4 +139,4 @@ def test_all_engines_write_one_table(lab, trino, flink):
     for first, end in spans()[3:]:
         loaded.append(pa.Table.from_pylist([values(n) for n in range(first, end)], schema=loaded.schema().as_arrow()))
     assert lab.spark.digest("db.all_engines") == lab.pyiceberg.digest("db.all_engines") == lab.trino.digest("db.all_engines")
-    prove(lab, trino, "all_engines", path="re-encode", spark=False)
+    prove(lab, trino, "all_engines", path="re-pack", spark=False)

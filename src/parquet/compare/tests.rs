@@ -505,3 +505,20 @@ fn a_last_page_of_which_no_row_counts_is_not_missed_below_a_list_either() {
         assert_eq!((found[0].values, found[0].nulls), (hashes(&live)[column].values, hashes(&live)[column].nulls), "column {column}");
     }
 }
+
+#[test]
+fn a_page_that_is_stored_uncompressed_is_the_same_under_another_codec() {
+    let properties = WriterProperties::builder()
+        .set_writer_version(WriterVersion::PARQUET_2_0)
+        .set_dictionary_enabled(false)
+        .set_compression(Compression::SNAPPY)
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .set_write_page_header_statistics(true)
+        .build();
+    // so few values that compressing them gains nothing
+    let files = vec![(File::written(&rows(3, 1, 1000, 9), properties), Vec::new())];
+    let right = joined(&files, Compression::ZSTD(ZstdLevel::default()), 0).unwrap();
+    // those that compression would make larger
+    let stored: Vec<usize> = (0..right.columns()).filter(|column| compared(&files, &right, *column).is_ok_and(|f| f[0].copied == 1)).collect();
+    assert_eq!(stored, [3]);
+}
