@@ -519,6 +519,7 @@ fn a_page_that_is_stored_uncompressed_is_the_same_under_another_codec() {
     let files = vec![(File::written(&rows(3, 1, 1000, 9), properties), Vec::new())];
     let right = joined(&files, Compression::ZSTD(ZstdLevel::default()), 0).unwrap();
     // those that compression would make larger
-    let stored: Vec<usize> = (0..right.columns()).filter(|column| compared(&files, &right, *column).is_ok_and(|f| f[0].copied == 1)).collect();
+    let stored: Vec<usize> =
+        (0..right.columns()).filter(|column| compared(&files, &right, *column).is_ok_and(|f| f[0].copied == 1)).collect();
     assert_eq!(stored, [3]);
 }

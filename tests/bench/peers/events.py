@@ -35,6 +35,10 @@ def measure(world, figures):
         waits = _paced(brokers, sidecar, rate / 2, seconds)
         for name, share in (("p50", 0.5), ("p99", 0.99)):
             figures.figure(f"kafka_wait_{name}_ms", _quantile(waits, share), "ms", rate=int(rate / 2), samples=len(waits), quick=world.quick)
+        behind = lambda door: door["lag"] or door["received"] < sum(end for _, end in brokers.ends(TOPIC, "bench", PARTITIONS))
+        until = time.monotonic() + 60
+        while behind(sidecar.door()) and time.monotonic() < until:
+            time.sleep(0.1)
         sidecar.stop()
         ends = brokers.ends(TOPIC, "bench", PARTITIONS)
         if any(committed != end for committed, end in ends):
