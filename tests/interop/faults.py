@@ -1,5 +1,6 @@
 """What stands between a client and its catalog and goes wrong: each fault hits the next commit and no other."""
 
+import functools
 import http.client
 import http.server
 import threading
@@ -43,7 +44,8 @@ class Faults:
             def answer(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 outer.seen.append((self.command, self.path, dict(self.headers)))
-                call = lambda: outer.call(self.command, self.path, self.headers, body)
+                # a late call must send this request, whatever the connection has carried since
+                call = functools.partial(outer.call, self.command, self.path, self.headers, body)
                 kind, _, detail = (outer.take(self.command, body) or "none").partition(":")
                 if kind == "late":
                     threading.Timer(float(detail), call).start()
