@@ -53,9 +53,7 @@ impl Entrance {
     /// Why it is about no table that is looked after.
     pub fn resolve(&self, draft: Draft, door: Door, catalog: Option<&str>) -> Result<Vec<Event>, String> {
         let Draft { table, uuid, reference, snapshots, certainty, files_added } = draft;
-        if let Some(reference) = reference.as_deref().filter(|r| *r != MAIN) {
-            return Err(format!("branch `{}` is not looked after: only `{MAIN}` is", clip(reference)));
-        }
+        check_branch(reference.as_deref())?;
         let names = match table {
             Where::Named(name) => vec![self.known(name)?],
             Where::Foreign(name) => vec![self.name(name, catalog)?],
@@ -115,6 +113,17 @@ impl Entrance {
     /// An example of now.
     pub fn example(&self, place: String, reason: String) -> Example {
         Example { at_ms: self.now_ms(), place, reason }
+    }
+}
+
+/// Whether events about a branch are heard; without one, about `main`.
+///
+/// # Errors
+/// Why not, in words.
+pub fn check_branch(reference: Option<&str>) -> Result<(), String> {
+    match reference {
+        None | Some(MAIN) => Ok(()),
+        Some(other) => Err(format!("branch `{}` is not looked after: only `{MAIN}` is", clip(other))),
     }
 }
 

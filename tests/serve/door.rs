@@ -77,11 +77,13 @@ async fn our_own_event_is_answered_as_by_the_grpc_hook() {
     assert_eq!(world.say("/v1/commits", event).await.1, r#"{"reason":"","status":"duplicate"}"#);
     let unknown = world.say("/v1/commits", r#"{"table":"sea.db.t"}"#).await;
     assert_eq!(unknown, (404, r#"{"reason":"no catalog `sea` is configured; known catalogs: lake, pond","status":"rejected"}"#.into()));
+    let audit = world.say("/v1/commits", r#"{"table":"lake.db.t","ref":"audit"}"#).await;
+    assert_eq!(audit, (200, r#"{"reason":"branch `audit` is not looked after: only `main` is","status":"ignored"}"#.into()));
     let (status, why) = world.say("/v1/commits", r#"{"table":"t"}"#).await;
     assert_eq!((status, why.contains("`t` is not a table name")), (400, true));
     assert_eq!(world.say("/v1/commits", "x").await.0, 400);
     assert_eq!(world.looks(), [("lake.db.t".to_owned(), vec![9_007_199_254_740_993])]);
-    assert_eq!(world.counts("/v1/commits"), [5, 1, 1, 0, 2, 1]);
+    assert_eq!(world.counts("/v1/commits"), [6, 1, 1, 0, 2, 2]);
 }
 
 #[tokio::test]

@@ -31,7 +31,7 @@ use axum::routing::post;
 use serde_json::json;
 
 use super::decode::{self, Draft, Record};
-use super::entrance::Entrance;
+use super::entrance::{Entrance, check_branch};
 use super::ledger::Source;
 use crate::model::event::{Door, Heard};
 use crate::model::wire::Wire;
@@ -191,6 +191,10 @@ impl HttpDoor {
                 return rejected(StatusCode::BAD_REQUEST, &why);
             }
         };
+        if let Err(why) = check_branch(draft.reference.as_deref()) {
+            source.dropped(self.entrance.example(String::new(), why.clone()));
+            return (StatusCode::OK, json!({ "status": "ignored", "reason": why }));
+        }
         let event = match self.entrance.resolve(draft, Door::Http, None) {
             Ok(events) => events.into_iter().next(),
             Err(why) => {
