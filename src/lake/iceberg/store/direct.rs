@@ -137,7 +137,8 @@ impl FileRead for Reader {
     }
 }
 
-/// A local file that grows under its name.
+/// A local file that grows under its name. Closed, it is not yet durable:
+/// [`local::sync`] makes it so, together with its name.
 struct Writer {
     /// `None` after it was closed, or a write did not end.
     file: Option<File>,
@@ -145,7 +146,7 @@ struct Writer {
 
 impl Writer {
     async fn with_file(&mut self, work: impl FnOnce(&mut File) -> std::io::Result<()> + Send + 'static) -> Result<()> {
-        let mut file = self.file.take().ok_or_else(|| Error::new(ErrorKind::Unexpected, "the file is closed"))?;
+        let mut file = self.file.take().ok_or_else(closed)?;
         let file = blocking(move || work(&mut file).map(|()| file)).await?;
         self.file = Some(file);
         Ok(())
@@ -159,10 +160,12 @@ impl FileWrite for Writer {
     }
 
     async fn close(&mut self) -> Result<()> {
-        self.with_file(|file| file.sync_all()).await?;
-        self.file = None;
-        Ok(())
+        self.file.take().map(drop).ok_or_else(closed)
     }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Unexpected, "the file is closed")
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> Result<T> {
