@@ -16,6 +16,7 @@ use iceberg_storage_opendal::OpenDalResolvingStorageFactory;
 use serde::{Deserialize, Serialize};
 
 use super::local;
+use crate::parquet::rooms;
 
 /// The file of a location that the client reads as the same file: others are left
 /// to it, so that a name means one file for whatever is done with it.
@@ -126,10 +127,10 @@ impl FileRead for Reader {
             file.seek(SeekFrom::Start(range.start))?;
             // what is asked for may be more than there is
             let there = file.metadata()?.len().saturating_sub(range.start).min(length);
-            let mut bytes = Vec::with_capacity(usize::try_from(there).map_err(std::io::Error::other)?);
+            let mut bytes = rooms::take(usize::try_from(there).map_err(std::io::Error::other)?);
             file.take(length).read_to_end(&mut bytes)?;
             match u64::try_from(bytes.len()) {
-                Ok(read) if read == length => Ok(Bytes::from(bytes)),
+                Ok(read) if read == length => Ok(rooms::share(bytes)),
                 _ => Err(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, format!("{} ends before {range:?} does", path.display()))),
             }
         };
