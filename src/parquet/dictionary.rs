@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use parquet::basic::Type;
 use parquet::schema::types::ColumnDescriptor;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::fault::Fault;
-use super::hybrid;
+use super::{hybrid, rooms};
 
 /// Bytes of a column's values in `PLAIN`; `None` where they differ and each has
 /// its length in front.
@@ -37,12 +38,18 @@ pub struct Dictionary {
     ends: Vec<u32>,
 }
 
+impl Drop for Dictionary {
+    fn drop(&mut self) {
+        rooms::give(std::mem::take(&mut self.body));
+    }
+}
+
 impl Dictionary {
     /// Finds the values in a page's inflated body.
     ///
     /// Errs `Damaged` when it holds fewer than `count`.
     pub fn new(mut body: Vec<u8>, count: u32, value_bytes: Option<usize>) -> Result<Self, Fault> {
-        let (mut at, mut ends) = (0usize, Vec::new());
+        let (mut at, mut ends) = (0usize, Vec::with_capacity(body.len().min(count as usize)));
         for _ in 0..count {
             let length = match value_bytes {
                 Some(length) => length,
@@ -141,7 +148,7 @@ impl Merged {
 /// first of them show.
 pub fn merge(dictionaries: &[&Dictionary], most: usize) -> Option<Merged> {
     let all: usize = dictionaries.iter().map(|d| d.body.len()).sum();
-    let mut merging = Merging::default();
+    let mut merging = Merging::new(all.min(most));
     let mut ids: Vec<Option<Ids>> = dictionaries.iter().map(|_| None).collect();
     let first = most_frequent(dictionaries)?;
     let mut seen = 0;
@@ -153,7 +160,7 @@ pub fn merge(dictionaries: &[&Dictionary], most: usize) -> Option<Merged> {
             return None;
         }
     }
-    Some(Merged { body: merging.body, values: merging.values, ids: ids.into_iter().collect::<Option<_>>()? })
+    Some(Merged { body: std::mem::take(&mut merging.body), values: merging.values, ids: ids.into_iter().collect::<Option<_>>()? })
 }
 
 /// Whether dictionaries that hardly share values will exceed the limit far.
@@ -171,7 +178,6 @@ fn most_frequent(dictionaries: &[&Dictionary]) -> Option<usize> {
 }
 
 /// Values of dictionaries, each once, in the order in which they were met.
-#[derive(Default)]
 struct Merging {
     body: Vec<u8>,
     /// Ends of the values in `body`.
@@ -184,7 +190,35 @@ struct Merging {
 /// The hash of a value, and its id and one; nothing is 0.
 type Slot = (u32, u32);
 
+/// Slots that nobody uses.
+static KEPT: Mutex<Vec<Vec<Slot>>> = Mutex::new(Vec::new());
+/// Slots kept of how many, and of what size at most.
+const KEPT_SLOTS: (usize, usize) = (4, 1 << 18);
+
+fn kept() -> MutexGuard<'static, Vec<Vec<Slot>>> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Merging {
+    fn drop(&mut self) {
+        rooms::give(std::mem::take(&mut self.body));
+        give(std::mem::take(&mut self.slots));
+    }
+}
+
+fn give(slots: Vec<Slot>) {
+    let mut kept = kept();
+    if kept.len() < KEPT_SLOTS.0 && (1..=KEPT_SLOTS.1).contains(&slots.capacity()) {
+        kept.push(slots);
+    }
+}
+
 impl Merging {
+    /// None yet, with room for so many bytes of them.
+    fn new(bytes: usize) -> Self {
+        Self { body: rooms::take(bytes.min(MOST_AT_FIRST)), ends: Vec::new(), values: 0, slots: Vec::new() }
+    }
+
     /// `None` when there are more values than ids, or bytes than the format has.
     fn add(&mut self, dictionary: &Dictionary) -> Option<Ids> {
         // Values begin at the same places when the bytes are the same.
@@ -192,6 +226,7 @@ impl Merging {
             return Some(Ids::Same);
         }
         let mut table = Vec::with_capacity(dictionary.len());
+        self.ends.reserve(dictionary.len());
         for value in dictionary.values() {
             table.push(self.id(value)?);
         }
@@ -229,8 +264,11 @@ impl Merging {
     /// Twice as many slots, a power of two; at most half of them are in use.
     fn grow(&mut self) {
         let wanted = (self.slots.len() * 2).max(FEWEST_SLOTS);
-        let old = std::mem::replace(&mut self.slots, vec![(0, 0); wanted]);
-        for slot in old.into_iter().filter(|slot| slot.1 > 0) {
+        let mut new = kept().pop().unwrap_or_default();
+        new.clear();
+        new.resize(wanted, (0, 0));
+        let old = std::mem::replace(&mut self.slots, new);
+        for slot in old.iter().copied().filter(|slot| slot.1 > 0) {
             let mut place = first(slot.0, wanted);
             while self.slots.get(place).is_some_and(|slot| slot.1 > 0) {
                 place = (place + 1) & (wanted - 1);
@@ -239,10 +277,13 @@ impl Merging {
                 *empty = slot;
             }
         }
+        give(old);
     }
 }
 
 const FEWEST_SLOTS: usize = 1 << 10;
+/// Room taken before any value is known to need it.
+const MOST_AT_FIRST: usize = 256 << 10;
 
 /// The slot in which a value of this hash is looked for first. `slots` is a power
 /// of two.

@@ -191,7 +191,7 @@ impl Joining {
     fn dictionary(&mut self, source: &Source<'_>) -> Result<Dictionary, Fault> {
         let page = source.pages.dictionary.as_ref().ok_or_else(|| Fault::damaged("pages of ids without a dictionary"))?;
         let Kind::Dictionary { values, .. } = page.header.kind else { return Err(Fault::damaged("a dictionary that is none")) };
-        let mut bytes = Vec::new();
+        let mut bytes = rooms::take(page.header.uncompressed.min(DICTIONARY_BYTES));
         let meta = &source.part.meta;
         self.inflater.inflate(meta.compression(), page.body(&source.part.bytes), page.header.uncompressed, &mut bytes)?;
         Dictionary::new(bytes, values, dictionary::value_bytes(meta.column_descr())?)
