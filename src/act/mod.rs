@@ -276,6 +276,7 @@ impl Act {
         work.numbers.proof = Some(proof.map_err(|e| self.halted(work, e))?);
         self.journal.step(&self.holder.id, &outputs, &AttemptState::Verified).await.map_err(journal_failed)?;
         self.kill.reached(KillPoint::Verified);
+        work.stop.proven();
         let began = self.clock.now_ms();
         let landed = self.land(work, &Effort::Rewrite { written: &written }).await;
         work.numbers.commit_millis = self.since(began);

@@ -85,8 +85,7 @@ pub fn open(
     codec: parquet::basic::Compression,
     inflater: &mut Inflater,
 ) -> Result<Body, Fault> {
-    let mut bytes = std::mem::take(&mut inflater.room);
-    bytes.clear();
+    let mut bytes = inflater.room(header.uncompressed);
     let (split, repetition, definition, values) = match header.kind {
         Kind::Data(page) => {
             if levels.repetition > 0 && page.repetition != Encoding::RLE || levels.definition > 0 && page.definition != Encoding::RLE {

@@ -222,7 +222,8 @@ impl Assembly {
     /// without statistics, and its offset index.
     ///
     /// Errs `Unfit` when it has no data page, or the footer cannot state it.
-    pub fn end(self, meta: &ColumnChunkMetaData, codec: parquet::basic::Compression) -> Result<Assembled, Fault> {
+    pub fn end(mut self, meta: &ColumnChunkMetaData, codec: parquet::basic::Compression) -> Result<Assembled, Fault> {
+        self.bytes.finish();
         let large = |_| Fault::unfit("its sizes are over the format's");
         let start = self.data_start.ok_or_else(|| Fault::unfit("it has no data page"))?;
         let column = meta.column_descr_ptr();

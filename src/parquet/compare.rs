@@ -4,8 +4,9 @@
 //!
 //! Where pages stand at the same place and their bytes are equal, they are not
 //! opened, unless their ids are of dictionaries that differ. All else is
-//! decompressed, and values are compared one by one. Besides page headers and the
-//! codecs' libraries nothing is shared with what joins pages.
+//! decompressed, and values are compared one by one. Besides page headers, the
+//! codecs' libraries and memory that is used again nothing is shared with what joins
+//! pages.
 
 mod ends;
 mod index;

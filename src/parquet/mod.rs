@@ -15,6 +15,7 @@ pub mod hybrid;
 pub mod index;
 pub mod pieces;
 pub mod repack;
+pub mod rooms;
 pub mod sequence;
 pub mod statistics;
 pub mod tap;

@@ -107,6 +107,7 @@ fn big_endian(a: &[u8], b: &[u8]) -> Ordering {
     match (negative(a), negative(b)) {
         (true, false) => Ordering::Less,
         (false, true) => Ordering::Greater,
+        _ if a.len() == b.len() => a.cmp(b),
         _ => {
             let length = a.len().max(b.len());
             let wide =

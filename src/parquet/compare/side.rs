@@ -13,6 +13,7 @@ use super::walk::{Chunk, Page, Walked, walk};
 use crate::parquet::body;
 use crate::parquet::codec::{self, Inflater};
 use crate::parquet::header::Kind;
+use crate::parquet::rooms;
 
 /// Chunks in order, and how far they were read.
 pub struct Side<'a> {
@@ -34,6 +35,12 @@ pub struct Side<'a> {
     /// Room for the next page.
     spare: Vec<u8>,
     most: usize,
+}
+
+impl Drop for Side<'_> {
+    fn drop(&mut self) {
+        rooms::give(std::mem::take(&mut self.spare));
+    }
 }
 
 impl<'a> Side<'a> {
@@ -154,7 +161,10 @@ impl<'a> Side<'a> {
         };
         let body = page.body(&chunk.bytes);
         body::check(&page.header, body)?;
-        let spare = std::mem::take(&mut self.spare);
+        let spare = match std::mem::take(&mut self.spare) {
+            spare if spare.capacity() > 0 => spare,
+            _ => rooms::take(page.header.uncompressed.min(rooms::PAGE)),
+        };
         Open::new(page, body, chunk.meta()?.compression(), &self.column, &mut self.inflater, spare)
     }
 
