@@ -113,7 +113,7 @@ def test_a_warehouse_on_s3(on_s3):
 
 def test_flink_upserts_in_a_warehouse_on_s3(on_s3, flink):
     on_s3.spark.sql(UPSERTS)
-    upserts_are_compacted(on_s3, flink.open(on_s3.home, "db.upserts", keys=("id",), properties=on_s3.home.java))
+    upserts_are_compacted(on_s3, flink.open(on_s3.home, "db.upserts", keys=("id",), properties={**on_s3.home.java, "http-client.type": "urlconnection"}))
 
 
 @pytest.fixture(scope="module", autouse=True)

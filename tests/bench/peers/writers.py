@@ -63,10 +63,10 @@ def trino(world, table, size):
 @contextlib.contextmanager
 def engine(world, name, kind):
     """An engine of the tests, and the lake as it knows it."""
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "afterwrite"
-    if not (cache / "classes" / name).exists():
+    caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    cache = os.environ.setdefault("AFTERWRITE_TEST_CACHE", str(caches / "afterwrite"))
+    if not pathlib.Path(cache, "classes", name).exists():
         raise RuntimeError(f"{kind} is not installed: run `tests/run --with true` once")
-    os.environ.setdefault("AFTERWRITE_TEST_CACHE", str(cache))
     tests = str(pathlib.Path(__file__).parents[2] / "interop")
     if tests not in sys.path:
         sys.path.append(tests)
