@@ -36,6 +36,8 @@ class Ways:
                 session.conf.set(switch, str(batches).lower())
             source = session.table(f"{lab.spark.catalog}.{table}") if engine == "Iceberg" else session.read.schema(schema).parquet(path)
             columns, rows = known(source, way, flat if way == "Iceberg in batches" else schema.names, path)
+            for switch in SWITCHES[engine]:
+                session.conf.unset(switch)
             self.read[way] += 1
             yield way, columns, rows
 

@@ -102,7 +102,7 @@ def test_pyiceberg_writes_brotli_that_spark_cannot_read(lab, trino):
     lab.spark.sql("ALTER TABLE lake.db.brotli SET TBLPROPERTIES ('write.parquet.compression-codec'='zstd')")
     before = lab.pyiceberg.digest("db.brotli")
     results = lab.afterwrite.compact("db.brotli")
-    assert [(r["path"], r["files_in"], r["rows"]) for r in results] == [("re-encode", FILES, FILES * ROWS)], results
+    assert [(r["path"], r["files_in"], r["rows"]) for r in results] == [("re-pack", FILES, FILES * ROWS)], results
     assert set(lab.digests("db.brotli", ALL).values()) == {before}
     prune.check(lab, "db.brotli", trino)
 
@@ -110,7 +110,8 @@ def test_pyiceberg_writes_brotli_that_spark_cannot_read(lab, trino):
 def test_pages_of_the_second_version_and_newer_encodings(lab, trino):
     create(lab, "second")
     schema = schema_to_pyarrow(lab.pyiceberg.catalog.load_table("db.second").schema())
-    encodings = {name: "DELTA_BINARY_PACKED" for name in ("id", "falls", "d", "day", "ts")} | {"few": "DELTA_BYTE_ARRAY", "many": "DELTA_LENGTH_BYTE_ARRAY", "f": "BYTE_STREAM_SPLIT", "late": "DELTA_BYTE_ARRAY"}
+    # not RLE for booleans, which Iceberg does not read in batches
+    encodings = {name: "DELTA_BINARY_PACKED" for name in ("id", "falls", "d", "day", "ts")} | {"few": "DELTA_BYTE_ARRAY", "many": "DELTA_LENGTH_BYTE_ARRAY", "f": "BYTE_STREAM_SPLIT", "b": "PLAIN", "late": "DELTA_BYTE_ARRAY"}
     paths = [f"{lab.home.warehouse}/db/second/data/{first}.parquet" for first, _ in spans()]
     os.makedirs(os.path.dirname(paths[0]))
     for path, (first, end) in zip(paths, spans()):
