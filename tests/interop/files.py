@@ -43,9 +43,16 @@ def tells(chunk):
     found = {
         "column index": chunk.has_column_index, "offset index": chunk.has_offset_index, "statistics": statistics is not None,
         "null count": statistics is not None and statistics.has_null_count,
-        "bounds": statistics is not None and (statistics.has_min_max or statistics.null_count == chunk.num_values),
+        "bounds": statistics is not None and (is_bounded(chunk) or statistics.null_count == chunk.num_values),
     }
     return {name for name, there in found.items() if there}
+
+
+def is_bounded(chunk):
+    """parquet-java writes NaN for a bound, which bounds nothing."""
+    bounds = chunk.statistics
+    floats = chunk.physical_type in ("FLOAT", "DOUBLE")
+    return bounds.has_min_max and not (floats and (bounds.min != bounds.min or bounds.max != bounds.max))
 
 
 def lost(inputs, outputs):

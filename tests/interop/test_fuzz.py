@@ -49,7 +49,7 @@ def test_random_files_keep_their_rows_in_order(lab, parquet_java, parquet_rs, wa
     name = f"fuzz_{seed}"
     table = create(lab, rng, name)
     deletes = seed % 3 == 0
-    told, inputs = write(lab, rng, table, name, {"parquet-java": parquet_java, "parquet-rs": parquet_rs}, seed, plain=deletes)
+    told, inputs, paths = write(lab, rng, table, name, {"parquet-java": parquet_java, "parquet-rs": parquet_rs}, seed, plain=deletes)
     print(f"seed {seed}: {table.schema()}", *told, sep="\n")
     if deletes:
         delete(lab, name)
@@ -60,6 +60,7 @@ def test_random_files_keep_their_rows_in_order(lab, parquet_java, parquet_rs, wa
     assert [r["files_out"] for r in results] == [1], results
     [output] = [f["file_path"] for f in lab.pyiceberg.catalog.load_table(f"db.{name}").inspect.data_files().to_pylist()]
     path = output.removeprefix("file://")
+    assert files.lost(paths, [path]) == {}, results
     rows = in_order(expected, files.read(path)["rid"].to_pylist())
     same("pyarrow", rows, files.read(path))
     for columns, read in duck(path, rows[0].column_names):
@@ -90,7 +91,7 @@ def create(lab, rng, name):
 
 
 def write(lab, rng, table, name, children, seed, plain):
-    """Some files by one writer or by all, in one append; what they hold, by the number of the file.
+    """Some files by one writer or by all, in one append: how they are laid out, what they hold by the number of the file, and where they are.
 
     `plain`: encoded so that rows can be cut from pages without encoding the column anew, as parquet-java seldom does.
     """
@@ -115,7 +116,7 @@ def write(lab, rng, table, name, children, seed, plain):
         inputs[file] = files.read(path)
         paths.append(path)
     files.append(lab, name, paths)
-    return told, inputs
+    return told, inputs, paths
 
 
 DELETED = 7
