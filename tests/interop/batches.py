@@ -4,7 +4,6 @@ Iceberg reads in batches only where all columns are flat, and its property says 
 each way is asked for by itself, and is seen to read in batches or not.
 """
 
-import collections
 import re
 
 import pyarrow.parquet as pq
@@ -19,27 +18,20 @@ UNKNOWN = {
 }
 
 
-class Ways:
-    """The four ways, and what each has read."""
-
-    def __init__(self):
-        self.read = collections.Counter()
-
-    def each(self, lab, table, path):
-        """Of each way: its name, the columns that it knows, and their rows."""
-        session = lab.spark.session
-        schema = session.table(f"{lab.spark.catalog}.{table}").schema
-        flat = [f.name for f in schema if f.dataType.typeName() not in ("array", "map", "struct")]
-        for way in UNKNOWN:
-            engine, batches = way.split(" ")[0], way.endswith("in batches")
-            for switch in SWITCHES[engine]:
-                session.conf.set(switch, str(batches).lower())
-            source = session.table(f"{lab.spark.catalog}.{table}") if engine == "Iceberg" else session.read.schema(schema).parquet(path)
-            columns, rows = known(source, way, flat if way == "Iceberg in batches" else schema.names, path)
-            for switch in SWITCHES[engine]:
-                session.conf.unset(switch)
-            self.read[way] += 1
-            yield way, columns, rows
+def ways(lab, table, path):
+    """Of each way: its name, the columns that it knows, and their rows."""
+    session = lab.spark.session
+    schema = session.table(f"{lab.spark.catalog}.{table}").schema
+    flat = [f.name for f in schema if f.dataType.typeName() not in ("array", "map", "struct")]
+    for way in UNKNOWN:
+        engine, batches = way.split(" ")[0], way.endswith("in batches")
+        for switch in SWITCHES[engine]:
+            session.conf.set(switch, str(batches).lower())
+        source = session.table(f"{lab.spark.catalog}.{table}") if engine == "Iceberg" else session.read.schema(schema).parquet(path)
+        columns, rows = known(source, way, flat if way == "Iceberg in batches" else schema.names, path)
+        for switch in SWITCHES[engine]:
+            session.conf.unset(switch)
+        yield way, columns, rows
 
 
 def known(source, way, columns, path):

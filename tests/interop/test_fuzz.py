@@ -38,13 +38,8 @@ def parquet_rs(scratch):
     child.stop()
 
 
-@pytest.fixture(scope="module")
-def ways():
-    return batches.Ways()
-
-
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + CASES))
-def test_random_files_keep_their_rows_in_order(lab, parquet_java, parquet_rs, ways, seed):
+def test_random_files_keep_their_rows_in_order(lab, parquet_java, parquet_rs, seed):
     rng = random.Random(seed)
     name = f"fuzz_{seed}"
     table = create(lab, rng, name)
@@ -65,13 +60,13 @@ def test_random_files_keep_their_rows_in_order(lab, parquet_java, parquet_rs, wa
     same("pyarrow", rows, files.read(path))
     for columns, read in duck(path, rows[0].column_names):
         same("DuckDB", [part.select(columns) for part in rows], read)
-    for way, columns, read in ways.each(lab, f"db.{name}", path):
+    for way, columns, read in batches.ways(lab, f"db.{name}", path):
         same(way, [part.select(columns) for part in rows], read)
         seen[way, results[0]["path"], "cut" if cut else "whole"] += 1
     seen.update((one.split(" ")[0], results[0]["path"]) for one in told)
 
 
-def test_most_of_the_cases_were_repacked_whoever_wrote_them_and_read_in_batches(ways):
+def test_most_of_the_cases_were_repacked_whoever_wrote_them_and_read_in_batches():
     print(seen)
     if CASES < 24:
         return

@@ -18,7 +18,7 @@ def write(lab, table, commits, columns, rows=ROWS):
         lab.spark.sql(f"INSERT INTO lake.db.{table} SELECT {columns} FROM {numbers}")
 
 
-def repacked(lab, ways, table, path="re-pack", **how):
+def repacked(lab, table, path="re-pack", **how):
     results = lab.prove(f"db.{table}", **how)
     assert {r["path"] for r in results if r.get("snapshot_id")} == {path}, [r.get("path_reason") for r in results]
     [file] = lab.spark.files(f"db.{table}")
@@ -26,16 +26,10 @@ def repacked(lab, ways, table, path="re-pack", **how):
     # Spark's names of types, and rows that PyArrow has read with their checksums
     whole = files.read(local).cast(lab.spark.sql(f"SELECT * FROM lake.db.{table} LIMIT 0").toArrow().schema)
     assert whole.num_rows == file["record_count"]
-    for way, columns, rows in ways.each(lab, f"db.{table}", local):
+    for way, columns, rows in batches.ways(lab, f"db.{table}", local):
+        assert columns == [f.name for f in whole.schema if way != "Iceberg in batches" or not f.type.num_fields], f"{way} refuses the others"
         assert rows.equals(whole.select(columns)), f"{way} sees other rows than PyArrow"
     return results
-
-
-@pytest.fixture(scope="module")
-def ways():
-    found = batches.Ways()
-    yield found
-    assert len(set(found.read.values())) == 1, f"a way refused what another one read: {found.read}"
 
 
 FLAT = (
@@ -48,14 +42,14 @@ TYPES = "id BIGINT, few STRING, many STRING, falls_back BIGINT, d DECIMAL(20,3),
 
 @pytest.mark.parametrize("codec", ["zstd", "snappy", "gzip"])
 @pytest.mark.parametrize("dictionary", [2 << 20, 20_000])
-def test_spark_writes_flat_columns(lab, ways, codec, dictionary):
+def test_spark_writes_flat_columns(lab, codec, dictionary):
     table = f"flat_{codec}_{dictionary}"
     lab.spark.sql(
         f"CREATE TABLE lake.db.{table} ({TYPES}) USING iceberg TBLPROPERTIES ('format-version'='2', "
         f"'write.parquet.compression-codec'='{codec}', 'write.parquet.dict-size-bytes'='{dictionary}', 'write.parquet.page-row-limit'='1500')"
     )
     write(lab, table, 5, FLAT)
-    repacked(lab, ways, table, landed=1)
+    repacked(lab, table, landed=1)
     for where in ["many = 'text 12001'", "few = 'v7'", "falls_back = 9100 * 7919", "late IS NOT NULL AND id % 1000 = 0", "d > 98"]:
         counts = []
         for vectorized in ["true", "false"]:
@@ -65,7 +59,7 @@ def test_spark_writes_flat_columns(lab, ways, codec, dictionary):
         assert counts == [expected, expected], where
 
 
-def test_spark_writes_nested_columns(lab, ways):
+def test_spark_writes_nested_columns(lab):
     lab.spark.sql(
         "CREATE TABLE lake.db.nested (id BIGINT, l ARRAY<STRING>, m MAP<STRING, INT>, s STRUCT<a: INT, l: ARRAY<BIGINT>>) USING iceberg "
         "TBLPROPERTIES ('format-version'='2', 'write.parquet.page-row-limit'='1500')"
@@ -75,10 +69,10 @@ def test_spark_writes_nested_columns(lab, ways):
         "IF(id % 9 = 0, NULL, named_struct('a', CAST(id % 50 AS INT), 'l', transform(sequence(1, id % 6 + 1), x -> nullif(x, -1)))) AS s"
     )
     write(lab, "nested", 4, columns)
-    repacked(lab, ways, "nested", landed=1)
+    repacked(lab, "nested", landed=1)
 
 
-def test_pyiceberg_and_spark_write_one_table(lab, ways):
+def test_pyiceberg_and_spark_write_one_table(lab):
     schema = pa.schema([("id", pa.int64()), ("v", pa.string()), ("f", pa.float64())])
     table = lab.pyiceberg.catalog.create_table("db.mixed", schema, properties={"write.parquet.compression-codec": "snappy"})
     for i in range(3):
@@ -86,13 +80,13 @@ def test_pyiceberg_and_spark_write_one_table(lab, ways):
         table.append(pa.table({"id": numbers, "v": [f"v{n % 30}" for n in numbers], "f": [n / 7 if n % 5 else None for n in numbers]}, schema=schema))
     lab.spark.sql("ALTER TABLE lake.db.mixed SET TBLPROPERTIES ('write.parquet.compression-codec'='zstd')")
     write(lab, "mixed", 3, "id, concat('w', id % 50) AS v, id / 3 AS f")
-    repacked(lab, ways, "mixed", landed=1)
+    repacked(lab, "mixed", landed=1)
     prune.check(lab, "db.mixed")
 
 
 @pytest.mark.parametrize("rows", [200, ROWS])
 @pytest.mark.parametrize("dictionary", [2 << 20, 20_000])
-def test_rows_deleted_by_position_are_cut_from_pages(lab, ways, rows, dictionary):
+def test_rows_deleted_by_position_are_cut_from_pages(lab, rows, dictionary):
     table = f"cut_{rows}_{dictionary}"
     lab.spark.sql(
         f"CREATE TABLE lake.db.{table} ({TYPES}, l ARRAY<STRING>) USING iceberg TBLPROPERTIES ('format-version'='2', 'write.delete.mode'='merge-on-read', "
@@ -104,7 +98,7 @@ def test_rows_deleted_by_position_are_cut_from_pages(lab, ways, rows, dictionary
         lab.spark.sql(f"INSERT INTO lake.db.{table} SELECT {columns} FROM {numbers}")
     gone = f"id % 21 = 4 OR (id BETWEEN {rows} AND {rows + 150}) OR id = 0"
     lab.spark.sql(f"DELETE FROM lake.db.{table} WHERE {gone}")
-    repacked(lab, ways, table, before_confirm=("duckdb",), landed=1)
+    repacked(lab, table, before_confirm=("duckdb",), landed=1)
     if dictionary < 1 << 20 and rows == ROWS:  # once
         prune.check(lab, f"db.{table}")
     expected = f"(SELECT {columns} FROM range({5 * rows}) WHERE NOT ({gone}))"
@@ -113,20 +107,20 @@ def test_rows_deleted_by_position_are_cut_from_pages(lab, ways, rows, dictionary
         assert found == lab.spark.sql(f"SELECT {what} FROM {expected}").collect()[0][0], what
 
 
-def test_a_table_that_wants_bloom_filters_gets_them(lab, ways):
+def test_a_table_that_wants_bloom_filters_gets_them(lab):
     wants = ", ".join(f"'write.parquet.bloom-filter-enabled.column.{name}'='true'" for name in ("id", "many"))
     lab.spark.sql(f"CREATE TABLE lake.db.blooms ({TYPES}) USING iceberg TBLPROPERTIES ('format-version'='2', {wants})")
     write(lab, "blooms", 3, FLAT, rows=500)
-    repacked(lab, ways, "blooms", path="re-encode", landed=1)
+    repacked(lab, "blooms", path="re-encode", landed=1)
     prune.check(lab, "db.blooms")
 
 
-def test_pages_of_tiny_files_are_put_together(lab, ways):
+def test_pages_of_tiny_files_are_put_together(lab):
     table = "tiny"
     lab.spark.sql(f"CREATE TABLE lake.db.{table} ({TYPES}) USING iceberg TBLPROPERTIES ('format-version'='2')")
     for i in range(12):
         lab.spark.sql(f"INSERT INTO lake.db.{table} SELECT {FLAT} FROM (SELECT nullif(id, -1) AS id FROM range({i * 90}, {(i + 1) * 90}, 1, 1))")
-    repacked(lab, ways, table, landed=1)
+    repacked(lab, table, landed=1)
     [file] = lab.spark.files(f"db.{table}")
     footer = pq.ParquetFile(file["file_path"].removeprefix("file:")).metadata
     assert (footer.num_row_groups, footer.num_rows) == (1, 12 * 90)
@@ -136,7 +130,7 @@ HEALTHY = 125_000
 
 
 @pytest.mark.parametrize("writer", ["spark", "pyiceberg"])
-def test_row_groups_that_are_large_enough_are_spliced_whole(lab, ways, writer):
+def test_row_groups_that_are_large_enough_are_spliced_whole(lab, writer):
     table = f"spliced_{writer}"
     lab.spark.sql(f"CREATE TABLE lake.db.{table} (id BIGINT, few STRING, many STRING) USING iceberg TBLPROPERTIES ('format-version'='2')")
     if writer == "spark":
@@ -147,7 +141,7 @@ def test_row_groups_that_are_large_enough_are_spliced_whole(lab, ways, writer):
             ids = range(i * HEALTHY, (i + 1) * HEALTHY)
             loaded.append(pa.table({"id": ids, "few": [f"v{n % 40}" for n in ids], "many": [f"text {n}" if n % 11 else None for n in ids]}))
     groups = sorted(row_groups(lab, table))
-    repacked(lab, ways, table, path="splice", landed=1)
+    repacked(lab, table, path="splice", landed=1)
     assert len(lab.spark.files(f"db.{table}")) == 1
     assert (len(groups), sorted(row_groups(lab, table))) == (2, groups), "row groups were not copied as they are"
 
