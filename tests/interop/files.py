@@ -39,11 +39,12 @@ def told(paths):
 
 
 def tells(chunk):
+    """Nulls alone have no bounds, and below a list or map parquet-rs makes no index of them."""
     statistics = chunk.statistics
+    null = statistics is not None and statistics.null_count == chunk.num_values
     found = {
-        "column index": chunk.has_column_index, "offset index": chunk.has_offset_index, "statistics": statistics is not None,
-        "null count": statistics is not None and statistics.has_null_count,
-        "bounds": statistics is not None and (is_bounded(chunk) or statistics.null_count == chunk.num_values),
+        "column index": chunk.has_column_index or null and "." in chunk.path_in_schema, "offset index": chunk.has_offset_index, "statistics": statistics is not None,
+        "null count": statistics is not None and statistics.has_null_count, "bounds": null or statistics is not None and is_bounded(chunk),
     }
     return {name for name, there in found.items() if there}
 
