@@ -15,11 +15,11 @@ use crate::cli::args::Compact;
 use crate::cli::progress::Progress;
 use crate::cli::show::{CompactJob, CompactRow};
 use crate::cli::{Exit, show};
-use crate::lake::Table;
+use crate::lake::{Error, Table};
 use crate::model::plan::Plan;
 use crate::model::table::TableView;
 
-use super::scopes::{Found, Scoped, scopes};
+use super::scopes::{Found, Scoped, foresee, scopes};
 use super::signals::Signals;
 use super::{Failure, exit_of, load, policy, recover, told};
 
@@ -36,9 +36,15 @@ pub async fn run(app: &App, args: &Compact, json: bool) -> Result<Exit, Failure>
     let mut teller = Teller { json, rows: Vec::new(), exit: Exit::Done };
     let view = table.view();
     if args.dry_run {
-        for scoped in scopes {
-            let (row, exit) = begun(view, &scoped);
-            teller.tell(row.of(scoped.plans().iter().map(planned).collect()), exit.unwrap_or(Exit::Done))?;
+        let foreseen = tokio::select! {
+            foreseen = foresee(table.as_ref(), &scopes) => foreseen,
+            exit = signals.asked() => return Ok(exit),
+        };
+        for (scoped, stops) in scopes.iter().zip(&foreseen) {
+            let (row, exit) = begun(view, scoped);
+            let jobs: Vec<_> = scoped.plans().iter().zip(stops).map(|(plan, stop)| planned(plan, stop.as_ref())).collect();
+            let exit = jobs.iter().map(|j| j.exit).chain(exit).max().unwrap_or(Exit::Done);
+            teller.tell(row.of(jobs), exit)?;
         }
         teller.end()?;
         return Ok(teller.exit);
@@ -267,10 +273,18 @@ impl Teller {
     }
 }
 
-fn planned(plan: &Plan) -> CompactJob {
+/// What a job would do, or what is known to stop it.
+fn planned(plan: &Plan, stop: Option<&Error>) -> CompactJob {
+    let (exit, result, refusal, detail) = match stop {
+        None => (Exit::Done, "planned", None, String::new()),
+        Some(Error::Refused(refused)) => (Exit::Refused, "refused", Some(refused.refusal.code().to_owned()), refused.told()),
+        Some(error) => (exit_of(error), "failed", None, told(error)),
+    };
     CompactJob {
-        exit: Exit::Done,
-        result: "planned".into(),
+        exit,
+        result: result.into(),
+        refusal,
+        detail,
         decision: plan.reason.clone(),
         files_in: plan.inputs.len() as u64,
         bytes_in: plan.input_bytes(),

@@ -83,5 +83,5 @@ async fn watch_tells_decisions_until_the_sidecar_ends() {
     running.drain(LONG).await;
     let (exit, lines) = tokio::time::timeout(LONG, watching).await.unwrap().unwrap();
     assert_eq!((exit, lines.len()), (Exit::Unreachable, 1), "{lines:?}");
-    assert!(lines[0].starts_with("lake.db.t field0=5 at 1970-01-01T00:00:01Z"), "{lines:?}");
+    assert!(lines[0].starts_with("lake.db.t field0=5 decided at 1970-01-01T00:00:00Z, judged at 1970-01-01T00:00:01Z"), "{lines:?}");
 }

@@ -10,6 +10,7 @@ mod convert;
 pub mod deleted;
 mod equality;
 pub mod file;
+pub mod foresee;
 mod identify;
 pub mod live;
 mod lockstep;
