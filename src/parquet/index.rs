@@ -6,7 +6,7 @@ use parquet::file::metadata::{ColumnIndexBuilder, LevelHistogram};
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::schema::types::ColumnDescriptor;
 
-use super::ends::{Ends, Order};
+use super::ends::{self, Ends, Order};
 use super::gather::Seen;
 
 /// Where what is known of a page's rows comes from.
@@ -42,6 +42,29 @@ pub fn concat(column: &ColumnDescriptor, pages: &[Vec<Origin<'_>>], order: Optio
     builder.build().ok()
 }
 
+/// The same index with zeros at the ends over both signs; `None` where it cannot say
+/// so, for it does not count NULLs.
+pub fn with_wide_zeros(column: &ColumnDescriptor, index: ColumnIndexMetaData) -> Option<ColumnIndexMetaData> {
+    if !matches!(index, ColumnIndexMetaData::FLOAT(_) | ColumnIndexMetaData::DOUBLE(_)) {
+        return Some(index);
+    }
+    let pages = usize::try_from(index.num_pages()).ok()?;
+    let told: Vec<_> = (0..pages).map(|page| if index.is_null_page(page) { None } else { ends(&index, page) }).collect();
+    let wide = |(low, high): &(Vec<u8>, Vec<u8>)| ends::wide(Order::of(column), low, high);
+    if told.iter().flatten().all(|ends| wide(ends) == *ends) {
+        return Some(index);
+    }
+    let mut builder = ColumnIndexBuilder::new(column.physical_type());
+    for (page, told) in told.iter().enumerate() {
+        let (low, high) = told.as_ref().map(wide).unwrap_or_default();
+        builder.append(index.is_null_page(page), low, high, index.null_count(page)?);
+        let counts = |counts: Option<&[i64]>| levels(counts?);
+        builder.append_histograms(&counts(index.repetition_level_histogram(page)), &counts(index.definition_level_histogram(page)));
+    }
+    builder.set_boundary_order(index.get_boundary_order()?);
+    builder.build().ok()
+}
+
 /// What an index says of a page.
 struct Told {
     nulls: i64,
@@ -70,7 +93,12 @@ impl Told {
                 if index.is_null_page(page) && u64::try_from(nulls) != Ok(values) {
                     return None;
                 }
-                let ends = if index.is_null_page(page) { None } else { Some(ends(index, page)?) };
+                let order = Order::of(column);
+                let told = if index.is_null_page(page) { None } else { Some(ends(index, page)?) };
+                if told.as_ref().is_some_and(|(low, high)| order.is_nan(low) || order.is_nan(high)) {
+                    return None;
+                }
+                let ends = told.map(|(low, high)| ends::wide(order, &low, &high));
                 let levels = |counts: Option<&[i64]>| levels(counts?);
                 let repetition = levels(index.repetition_level_histogram(page));
                 Some(Self { nulls, ends, repetition, definition: levels(index.definition_level_histogram(page)) })

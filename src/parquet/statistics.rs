@@ -49,8 +49,43 @@ pub fn fold(column: &ColumnDescriptor, chunks: &[&ColumnChunkMetaData]) -> Optio
         }
         Statistics::Int96(_) => Statistics::Int96(ends(&[], nulls, |_, _| None)),
     };
+    let folded = wide(folded);
     let tells = nulls.is_some() || folded.min_bytes_opt().is_some() || folded.max_bytes_opt().is_some();
     tells.then_some(folded)
+}
+
+/// The same chunk with zeros at its ends over both signs: writers that take both for
+/// one state either, and readers that tell them apart would skip the other.
+///
+/// Errs as the footer's builder does.
+pub fn with_wide_zeros(chunk: ColumnChunkMetaData) -> parquet::errors::Result<ColumnChunkMetaData> {
+    match chunk.statistics().cloned() {
+        Some(told @ (Statistics::Float(_) | Statistics::Double(_))) => chunk.into_builder().set_statistics(wide(told)).build(),
+        _ => Ok(chunk),
+    }
+}
+
+fn wide(statistics: Statistics) -> Statistics {
+    let deprecated = statistics.is_min_max_deprecated();
+    macro_rules! wide {
+        ($told:expr) => {
+            ValueStatistics::new(
+                $told.min_opt().map(|min| if *min == 0.0 { -0.0 } else { *min }),
+                $told.max_opt().map(|max| if *max == 0.0 { 0.0 } else { *max }),
+                $told.distinct_count(),
+                $told.null_count_opt(),
+                deprecated,
+            )
+            .with_min_is_exact($told.min_is_exact())
+            .with_max_is_exact($told.max_is_exact())
+            .with_backwards_compatible_min_max($told.is_min_max_backwards_compatible())
+        };
+    }
+    match statistics {
+        Statistics::Float(told) => Statistics::Float(wide!(told)),
+        Statistics::Double(told) => Statistics::Double(wide!(told)),
+        other => other,
+    }
 }
 
 /// Whether a chunk's least and greatest value are told, where it has values.
