@@ -217,6 +217,9 @@ impl Comparing<'_> {
                 return if page.values() > 0 { Ok(true) } else { Err(differs("a page of no values")) };
             }
             if let Some(chunk) = self.right.chunk() {
+                if chunk.meta().map_err(right)?.bloom_filter_offset().is_some() {
+                    return Err(right(Trouble::wrong("a bloom filter, which joined pages do not have")));
+                }
                 let found = index::check(chunk, &self.right.walked, &self.seen, self.right.column.order).map_err(right)?;
                 self.found.push(found);
                 self.seen.clear();

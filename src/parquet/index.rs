@@ -251,6 +251,30 @@ mod tests {
     }
 
     #[test]
+    fn zeros_hold_those_of_the_other_sign() {
+        let column = SchemaDescriptor::new(Arc::new(parse_message_type("message m { OPTIONAL DOUBLE d; }").unwrap())).column(0);
+        let of = |pages: &[Option<(f64, f64)>]| {
+            let mut builder = ColumnIndexBuilder::new(Type::DOUBLE);
+            for page in pages {
+                let (min, max) = page.map(|(min, max)| (min.to_le_bytes().to_vec(), max.to_le_bytes().to_vec())).unwrap_or_default();
+                builder.append(page.is_none(), min, max, 3);
+            }
+            builder.set_boundary_order(ASCENDING);
+            builder.build().unwrap()
+        };
+        let bits = |index: &ColumnIndexMetaData| (0..3).map(|page| ends(index, page)).collect::<Vec<_>>();
+        let careless = of(&[Some((-1.0, -0.0)), None, Some((0.0, 2.0))]);
+        let wide = of(&[Some((-1.0, 0.0)), None, Some((-0.0, 2.0))]);
+        let found = with_wide_zeros(&column, careless.clone()).unwrap();
+        assert_eq!((bits(&found), found.get_boundary_order(), found.null_counts()), (bits(&wide), Some(ASCENDING), careless.null_counts()));
+        let pages: Vec<Vec<Origin<'_>>> = (0..3).map(|page| vec![Origin::Entry(Some(&careless), page, 3)]).collect();
+        assert_eq!(bits(&concat(&column, &pages, None).unwrap()), bits(&wide));
+        // NaN bounds nothing
+        let nan = of(&[Some((f64::NAN, 1.0))]);
+        assert_eq!(concat(&column, &[vec![Origin::Entry(Some(&nan), 0, 9)]], None), None);
+    }
+
+    #[test]
     fn an_index_that_does_not_fit_is_not_believed() {
         let a = index(&[Some((1, 2))], false, ASCENDING);
         assert!(fitting(Type::INT32, Some(&a), 1).is_some());

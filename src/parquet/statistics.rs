@@ -248,6 +248,18 @@ mod tests {
     }
 
     #[test]
+    fn zeros_at_the_ends_hold_those_of_the_other_sign() {
+        let ends = |min: f64, max: f64| Some(Statistics::double(Some(min), Some(max), None, Some(0), false));
+        let bits = |told: &Statistics| (told.min_bytes_opt().map(<[u8]>::to_vec), told.max_bytes_opt().map(<[u8]>::to_vec));
+        let wide = bits(&ends(-0.0, 0.0).unwrap());
+        assert_eq!(bits(&folded("DOUBLE d", vec![(9, ends(0.0, -0.0))]).unwrap()), wide);
+        let chunk = |told| ColumnChunkMetaData::builder(column("DOUBLE d")).set_statistics(told).build().unwrap();
+        let widened = |told: Option<Statistics>| bits(with_wide_zeros(chunk(told.unwrap())).unwrap().statistics().unwrap());
+        assert_eq!(widened(ends(0.0, -0.0)), wide);
+        assert_eq!(widened(ends(f64::NAN, 1.0)), bits(&ends(f64::NAN, 1.0).unwrap()), "copied as it is");
+    }
+
+    #[test]
     fn decimals_compare_as_numbers_and_old_statistics_bound_nothing() {
         let bytes = |n: i128| FixedLenByteArray::from(n.to_be_bytes().to_vec());
         let ends = |min, max| Some(Statistics::fixed_len_byte_array(Some(bytes(min)), Some(bytes(max)), None, Some(0), false));

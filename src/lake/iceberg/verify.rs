@@ -8,6 +8,7 @@
 //! chunks. A fault of the reader that both sides of one half repeat is seen by the
 //! other.
 
+mod alone;
 mod blocks;
 mod blooms;
 mod bounds;
@@ -57,8 +58,8 @@ use crate::model::refusal::Refusal;
 /// * the outputs have the table's schema by field ids, and the sizes, counts and
 ///   bounds that the manifests will state of them hold: by their rows, all of which
 ///   decode, or, where chunks are copied, by what the inputs' manifests state;
-/// * no bloom filter of an output denies a value of its chunk; those of copied chunks
-///   are the inputs', bit by bit.
+/// * statistics, page indexes and bloom filters of the outputs leave out no value;
+///   those of copied chunks are the inputs', bit by bit.
 ///
 /// Errs [`Error::Proof`] when one does not hold; `NotFound` or `Unreachable`, or a
 /// refusal `Damaged` about an input.
@@ -91,7 +92,7 @@ impl Proving<'_> {
     /// reader took.
     async fn by_values(&self, read: &ReadSummary) -> Result<Proof> {
         let back = readback::read(&self.store, self.outputs, &self.schema, None, self.limits(1)).await?;
-        blooms::hold(&self.store, self.outputs, self.plan.bound.memory).await?;
+        alone::hold(&self.store, self.outputs, self.plan.bound.memory, None, false).await?;
         let second = Second::load(self.table, &self.store, self.plan, &self.schema).await?;
         self.same_count(second.as_ref(), read.rows_deleted).await?;
         let proof = self.same_values(read, &back, &self.entries().await?).await?;
@@ -136,15 +137,16 @@ impl Proving<'_> {
         let deletes = reread::deletes(self.table, self.plan, &self.store).await?;
         let second = Second::load(self.table, &self.store, self.plan, &self.schema).await?;
         let (plan, outputs, deleting) = (self.plan, self.outputs, second.as_ref().map(|second| (&deletes, second)));
-        blooms::hold(&self.store, outputs, plan.bound.memory).await?;
         let pages = pages::Pages { store: &self.store, plan, outputs, schema: &self.schema, entries: &entries, deletes: deleting };
         let Some(mut same) = pages.compare().await? else {
             let all: BTreeSet<usize> = (0..self.schema.fields().len()).collect();
+            alone::hold(&self.store, self.outputs, self.plan.bound.memory, None, true).await?;
             let (read, back) = self.both(&all, (&deletes, second.as_ref())).await?;
             self.same_count(second.as_ref(), read.rows_deleted).await?;
             return self.same_values(&read, &back, &entries).await;
         };
         if !same.unfit.is_empty() {
+            alone::hold(&self.store, self.outputs, self.plan.bound.memory, Some(&same.unfit), true).await?;
             let (read, back) = self.both(&same.unfit, (&deletes, second.as_ref())).await?;
             same.columns += readback::same_columns(&read.columns, &back)?;
             same.nulls.extend(back.iter().map(|column| (column.field_id, column.nulls)));

@@ -2,19 +2,14 @@
 //!
 //! Read by the format's text, without the `parquet` crate, which writes them.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use iceberg::spec::DataFile;
-use parquet::basic::Type;
 use parquet::file::metadata::ColumnChunkMetaData;
 use xxhash_rust::xxh64::xxh64;
 
 use super::{failed, unproven};
-use crate::lake::iceberg::read::file::{ParquetFile, Store};
+use crate::lake::iceberg::read::file::ParquetFile;
 use crate::lake::{Error, Result};
 use crate::model::refusal::Refusal;
-use crate::parquet::compare::{Chunk, Trouble, visit};
 use crate::parquet::fault::Fault;
 use crate::parquet::thrift::{Reader, wire};
 
@@ -69,11 +64,13 @@ fn header(bytes: &[u8]) -> std::result::Result<(usize, usize), Fault> {
     }
 }
 
-/// The filter of a chunk; `None` where it has none.
-async fn filter(file: &ParquetFile, chunk: &ColumnChunkMetaData, size: u64, most: u64) -> Result<Option<Filter>> {
+/// The filter of a chunk, of `most` bytes at most; `None` where it has none.
+///
+/// Errs `Damaged` when it is none that is known.
+pub async fn filter(file: &ParquetFile, chunk: &ColumnChunkMetaData, most: u64) -> Result<Option<Filter>> {
     let Some(start) = chunk.bloom_filter_offset() else { return Ok(None) };
     let wrong = |why: &dyn std::fmt::Display| Error::damaged(&file.path, format_args!("bloom filter of {}: {why}", chunk.column_path()));
-    let start = u64::try_from(start).map_err(|e| wrong(&e))?;
+    let (start, size) = (u64::try_from(start).map_err(|e| wrong(&e))?, file.size());
     let head = file.bytes(start.min(size)..start.saturating_add(HEADER).min(size)).await?;
     let (length, head) = header(&head).map_err(|fault| match fault {
         Fault::Damaged(why) | Fault::Unfit(why) => wrong(&why),
@@ -97,58 +94,13 @@ pub async fn same(input: &ParquetFile, from: usize, output: &ParquetFile, to: us
     let groups = (input.footer().row_groups().get(from), output.footer().row_groups().get(to));
     let (Some(from), Some(to)) = groups else { return Ok(()) };
     for (old, new) in from.columns().iter().zip(to.columns()) {
-        let Some(copy) = filter(output, new, output.size(), memory / 8).await.map_err(unproven)? else { continue };
-        let same = filter(input, old, input.size(), memory / 8).await?.is_some_and(|original| original.bits == copy.bits);
+        let Some(copy) = filter(output, new, memory / 8).await.map_err(unproven)? else { continue };
+        let same = filter(input, old, memory / 8).await?.is_some_and(|original| original.bits == copy.bits);
         if !same {
             return Err(failed(&output.path, format_args!("the bloom filter of {} is not that of {}", new.column_path(), input.path)));
         }
     }
     Ok(())
-}
-
-/// Checks that no filter of the outputs denies a value of its chunk.
-///
-/// Memory held: a chunk, its filter and one page.
-///
-/// Errs [`Error::Proof`] naming the column.
-pub async fn hold(store: &Store, outputs: &[DataFile], memory: u64) -> Result<()> {
-    for described in outputs {
-        let path = described.file_path();
-        let file = ParquetFile::open_indexed(store, path, described.file_size_in_bytes()).await.map_err(unproven)?;
-        for (group, meta) in file.footer().row_groups().iter().enumerate() {
-            for (column, chunk) in meta.columns().iter().enumerate() {
-                if let Some(filter) = filter(&file, chunk, file.size(), memory / 8).await.map_err(unproven)? {
-                    holds(&file, (group, column), chunk, filter, memory).await?;
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-async fn holds(file: &ParquetFile, place: (usize, usize), chunk: &ColumnChunkMetaData, filter: Filter, memory: u64) -> Result<()> {
-    let (start, length) = chunk.byte_range();
-    let why = |what: &dyn std::fmt::Display| {
-        failed(&file.path, format_args!("the bloom filter of {} in row group {}: {what}", chunk.column_path(), place.0))
-    };
-    if chunk.column_type() == Type::BOOLEAN {
-        return Err(why(&"booleans have none"));
-    }
-    if length > memory / 2 {
-        return Err(file.refuse(Refusal::TooLargeForMemory, format_args!("{length} bytes of a column with a bloom filter")));
-    }
-    let bytes = file.bytes(start..start.saturating_add(length)).await.map_err(unproven)?;
-    let chunk = Chunk { footer: Arc::clone(file.footer()), group: place.0, column: place.1, bytes, dead: Arc::default() };
-    let most = usize::try_from(memory / 8).unwrap_or(usize::MAX);
-    let seen = tokio::task::spawn_blocking(move || visit(&chunk, most, &mut |value| filter.may_hold(value)))
-        .await
-        .map_err(|stopped| Error::Stopped(format!("a column was not read to its end: {stopped}")))?;
-    match seen {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(why(&"it denies a value that is there")),
-        Err(Trouble::TooLarge(what)) => Err(file.refuse(Refusal::TooLargeForMemory, what)),
-        Err(Trouble::Wrong(what) | Trouble::Unfit(what)) => Err(why(&what)),
-    }
 }
 
 #[cfg(test)]
