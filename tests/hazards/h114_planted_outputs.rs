@@ -169,7 +169,7 @@ async fn h114_a_copied_bloom_filter_is_that_of_the_input() {
     let (lake, rewrite) = given();
     deny(rewrite.outputs[0].file_path(), 1, 1);
     let why = failure(&lake, rewrite).await;
-    assert!(why.contains("the bloom filter of v is not that of"), "{why}");
+    assert!(why.contains("the bloom filter of \"v\" is not that of"), "{why}");
     // the filter of another chunk, whole and well
     let (lake, rewrite) = given();
     let path = rewrite.outputs[0].file_path().to_owned();
@@ -190,7 +190,7 @@ async fn h114_a_copied_bloom_filter_is_that_of_the_input() {
     parquet::file::metadata::ParquetMetaDataWriter::new(&mut out, &footer).finish().unwrap();
     fs::write(local(&path), out).unwrap();
     let why = failure(&lake, again(rewrite)).await;
-    assert!(why.contains("the bloom filter of v is not that of"), "{why}");
+    assert!(why.contains("the bloom filter of \"v\" is not that of"), "{why}");
 }
 
 /// All rows in one file with bloom filters.
@@ -215,7 +215,7 @@ async fn h114_a_bloom_filter_that_denies_a_value_is_caught() {
         deny(rewrite.outputs[0].file_path(), group, column);
         let why = failure(&lake, rewrite).await;
         assert!(
-            why.ends_with(&format!("row group {group} column {}: its bloom filter denies a value that is there", ["id", "v"][column])),
+            why.ends_with(&format!("row group {group} column \"{}\": its bloom filter denies a value that is there", ["id", "v"][column])),
             "{why}"
         );
     }
@@ -304,7 +304,9 @@ async fn flipped(lake: &Lake, written: &Written) -> (usize, usize) {
         fs::write(local(path), &bad).unwrap();
         match verify::run(&table, &plan, written).await {
             Ok(_) => {
-                assert_eq!(rows_of(path).as_ref(), Some(&rows), "{:?}: byte {at} of {}", written.path, good.len());
+                // columns are known by their ids: names are not compared
+                let found = rows_of(path).map(|rows| rows.columns().to_vec());
+                assert!(found.as_deref() == Some(rows.columns()), "{:?}: byte {at} of {}", written.path, good.len());
                 harmless += 1;
             }
             Err(Error::Proof(_) | Error::Refused(_) | Error::Stopped(_)) => seen += 1,

@@ -53,7 +53,7 @@ async fn deletes_in_pages_of_differences_are_cut_and_proven() {
     let plan = lake.plan();
     let written = rewrite(&lake, &plan).await;
     assert_eq!((written.path, written.rows_in, written.rows_deleted), (Path::RePack, 6000, 1));
-    assert_eq!(written.path_reason, "deletes apply to 1 of 2 files; one schema, pages that can be cut");
+    assert_eq!(written.path_reason, "deletes apply to 2 of 2 files; one schema, pages that can be cut");
 }
 
 #[tokio::test]

@@ -92,13 +92,13 @@ impl Proving<'_> {
     /// reader took.
     async fn by_values(&self, read: &ReadSummary) -> Result<Proof> {
         let back = readback::read(&self.store, self.outputs, &self.schema, None, self.limits(1)).await?;
-        alone::hold(&self.store, self.outputs, self.plan.bound.memory, None, false).await?;
         let second = Second::load(self.table, &self.store, self.plan, &self.schema).await?;
         self.same_count(second.as_ref(), read.rows_deleted).await?;
         let proof = self.same_values(read, &back, &self.entries().await?).await?;
         if let Some(second) = &second {
             self.same_rows_left(read, second).await?;
         }
+        alone::hold(&self.store, self.outputs, self.plan.bound.memory, None, false).await?;
         Ok(proof)
     }
 
