@@ -53,6 +53,12 @@ impl Body {
         self.bytes.get(self.split..).unwrap_or_default()
     }
 
+    /// Puts other bytes in place of the encoded values.
+    pub fn set_values(&mut self, values: &[u8]) {
+        self.bytes.truncate(self.split);
+        self.bytes.extend_from_slice(values);
+    }
+
     /// Its memory, for the next page.
     pub fn into_room(self) -> Vec<u8> {
         self.bytes

@@ -6,6 +6,7 @@ pub mod body;
 pub mod chunk;
 pub mod codec;
 pub mod compare;
+pub mod delta;
 pub mod dictionary;
 pub mod ends;
 pub mod fault;

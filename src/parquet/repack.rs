@@ -3,7 +3,8 @@
 //! Pages are copied, compressed anew where the codec differs, or, where their
 //! ids are of a dictionary that is merged into another, given new ids. Only
 //! pages that are small, or hold rows that are left out, are put together anew,
-//! levels and values.
+//! levels and values: those of the latter in `PLAIN`, where they were neither that
+//! nor ids.
 
 use parquet::basic::{Compression, Encoding};
 use parquet::file::metadata::ColumnChunkMetaData;
@@ -175,11 +176,11 @@ impl Joining {
             return Err(Fault::damaged("a row that is left out is past the end"));
         }
         if !part.dead.is_empty()
-            && let Some(page) = pages.data.iter().find(|page| !gather::fits(&page.header, self.levels))
+            && let Some(page) = pages.data.iter().find(|page| !gather::opens(&page.header, self.levels, part.meta.column_type()))
         {
             return Err(Fault::unfit(format_args!("rows are deleted, and a page is encoded as {}", page.data().1)));
         }
-        let opens = || pages.data.iter().all(|page| gather::fits(&page.header, self.levels));
+        let opens = || pages.data.iter().all(|page| gather::opens(&page.header, self.levels, part.meta.column_type()));
         let looked_at = !part.dead.is_empty() || (look && !statistics::tells_ends(&part.meta) && opens());
         let mut source = Source { part, pages, dictionary: None, looked_at };
         if source.by_id().next().is_some() {

@@ -16,6 +16,7 @@ mod h103_report_before_commit;
 mod h111_rollback_before_commit;
 mod h112_silent_writers;
 mod h113_quadratic_rewriting;
+mod h114_planted_outputs;
 mod h114_planted_readers;
 mod h115_dictionary_after_plain;
 mod h14_whole_files;
