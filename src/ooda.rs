@@ -29,6 +29,7 @@ use crate::decide;
 use crate::decide::budget::Budget;
 use crate::lake::clock::Clock;
 use crate::lake::{Error, Format, Table};
+use crate::model::event::{Certainty, Door, Event};
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::policy::BudgetLimits;
 use crate::observe::{Entrance, Inbox, Look, Roster};
@@ -149,6 +150,8 @@ impl Loop {
             match looked {
                 Ok(Ok(Looked { how, unseen, .. })) => {
                     telemetry::looked(how, seconds);
+                    let passed_on = self.look_elsewhere(&look);
+                    let unseen: Vec<i64> = unseen.into_iter().filter(|snapshot| !passed_on.contains(snapshot)).collect();
                     match unseen.is_empty() {
                         true => self.parts.inbox.done(look),
                         false => self.parts.inbox.unseen(look, &unseen),
@@ -162,6 +165,37 @@ impl Loop {
                 }
             }
         }
+    }
+
+    /// Events may speak of a table that no more stands under the name, or not yet: it
+    /// is looked at under the name by which it is known, or its catalog is listed.
+    /// Gives back the snapshots that are looked for under another name from here on.
+    fn look_elsewhere(&self, look: &Look) -> Vec<i64> {
+        let mut passed_on = Vec::new();
+        let found = self.book().page(&look.name).map(|page| page.facts.ident.uuid);
+        for uuid in look.uuids.iter().copied().filter(|uuid| found != Some(*uuid)) {
+            let known = self.book().name_of(&TableIdent::iceberg(uuid)).filter(|name| **name != look.name).cloned();
+            match known {
+                Some(table) => {
+                    let snapshots = look.hints_of(uuid);
+                    passed_on.extend(&snapshots);
+                    let event = Event {
+                        door: Door::Own,
+                        table,
+                        uuid: Some(uuid),
+                        reference: Some(look.reference.clone()),
+                        snapshots,
+                        certainty: Certainty::Hint,
+                        files_added: look.priority,
+                        heard_ms: self.now(),
+                    };
+                    telemetry::event_heard(Door::Own, self.parts.inbox.hear(event));
+                }
+                None if look.is_first => self.parts.roster.list_soon(&look.name.catalog),
+                None => {}
+            }
+        }
+        passed_on
     }
 
     fn fail(&self, look: Look, error: &Error, seconds: f64) {

@@ -38,10 +38,9 @@ impl Entrance {
     }
 
     /// Marks the event's table; see [`Inbox::hear_for`].
-    pub fn hear(&self, source: &Source, event: Event, receipt: Option<&Receipt>) -> Heard {
+    pub fn hear(&self, source: &Arc<Source>, event: Event, receipt: Option<&Receipt>) -> Heard {
         let door = event.door;
-        let heard = self.inbox.hear_for(event, receipt);
-        source.heard(heard);
+        let heard = self.inbox.hear_for(event, source, receipt);
         telemetry::event_heard(door, heard);
         heard
     }

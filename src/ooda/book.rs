@@ -181,6 +181,11 @@ impl Book {
         Some(ident)
     }
 
+    /// The name under which a table was looked at last.
+    pub fn name_of(&self, ident: &TableIdent) -> Option<&TableName> {
+        self.names.get(ident)
+    }
+
     /// A table's page.
     pub fn page(&self, name: &TableName) -> Option<&Page> {
         self.pages.get(name)

@@ -11,6 +11,7 @@ mod h06_crash_after_commit;
 mod h100_refused_by_name;
 mod h100_shared_puffin;
 mod h101_names_on_the_wire;
+mod h101_who_is_meant;
 mod h102_around_the_proxy;
 mod h103_report_before_commit;
 mod h111_rollback_before_commit;

@@ -207,8 +207,9 @@ async fn every_source_is_listed_over_grpc() {
     let row = |d: &v1::Door| (d.door.clone(), d.source.clone(), d.received, d.accepted, d.parked, d.lag, d.examples.len());
     assert_eq!(
         doors.iter().map(row).collect::<Vec<_>>(),
-        [("http".into(), "/hudi/callback".into(), 1, 0, 1, None, 1), ("http".into(), "/v1/commits".into(), 1, 1, 0, None, 0)]
+        [("http".into(), "/hudi/callback".into(), 1, 0, 1, Some(0), 1), ("http".into(), "/v1/commits".into(), 1, 1, 0, Some(1), 0)]
     );
+    assert!(doors[1].staleness_ms.is_some_and(|ms| ms < 60_000), "{:?}", doors[1].staleness_ms);
     assert!(doors[0].examples[0].reason.starts_with("not a readable hudi event: "));
     let mut hook = hook(&world.running).await;
     assert!(hook.report_commit(thin("")).await.is_err());

@@ -201,6 +201,18 @@ impl Process {
         panic!("{what}: it did not come to that; rewrites {}", self.seen.rewrites());
     }
 
+    /// Whether no job is under way and every table is known at its head.
+    pub async fn knows_heads(&self, tables: &[Table]) -> bool {
+        for table in tables {
+            let view = table.load().await.view;
+            let state = self.orient.state(&Key::of(&view)).await;
+            if state.is_none_or(|state| state.layout.head() != view.head) {
+                return false;
+            }
+        }
+        self.ooda.health().jobs == 0
+    }
+
     /// Waits until nothing is left to be done now.
     pub async fn rest(&self) {
         let mut calm = 0;
