@@ -129,6 +129,7 @@ impl Loop {
     pub async fn run(self: &Arc<Self>) {
         // what is paused is known before anything is judged
         self.read_pauses().await;
+        self.read_spent().await;
         let lookers: Vec<_> = (0..LOOKERS).map(|_| tokio::spawn(Arc::clone(self).look_on())).collect();
         let rounds = tokio::spawn(Arc::clone(self).round_on());
         for looker in lookers {

@@ -1,8 +1,9 @@
 //! What partitions remember, kept in the journal over a restart.
 
-use crate::act::Journal;
 use crate::act::journal::Blob;
+use crate::act::{Job, Journal, Kind, Query};
 use crate::decide::ScopeMemory;
+use crate::decide::budget::Budget;
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::partition::PartitionKey;
 use crate::orient::{Absorbed, How};
@@ -17,7 +18,28 @@ const VERSION: u32 = 1;
 
 type Memories = Vec<(PartitionKey, ScopeMemory)>;
 
+/// Jobs of the journal that are asked for what they spent: more than a budget that is
+/// carried over for days can have paid for.
+const MOST_JOBS: u32 = 10_000;
+
 impl Loop {
+    /// The budget as jobs of this journal have left it, those of processes that are
+    /// gone and of commands too. A job whose cost nobody noted counts with its bound.
+    pub(super) async fn read_spent(&self) {
+        let cost = |job: &Job| match job.numbers.millis {
+            0 => job.plan.bound.gb_hours,
+            _ => job.numbers.gb_hours,
+        };
+        match self.parts.act.journal().jobs(Query::Latest(MOST_JOBS)).await {
+            Ok(jobs) => {
+                let spent: Vec<(i64, f64)> =
+                    jobs.iter().filter(|job| job.kind == Kind::Rewrite).map(|job| (job.changed_ms, cost(job))).collect();
+                *self.budget() = Budget::after(&self.limits, &spent, self.now());
+            }
+            Err(error) => tracing::warn!(%error, "what was spent before cannot be read: the budget begins full"),
+        }
+    }
+
     /// Keeps what the partitions of a table remember.
     pub(super) async fn keep_memory(&self, begun: &Begun) {
         // in turn, so that what was remembered last is what is kept

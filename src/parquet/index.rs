@@ -8,6 +8,7 @@ use parquet::schema::types::ColumnDescriptor;
 
 use super::ends::{self, Ends, Order};
 use super::gather::Seen;
+use super::statistics::is_whole;
 
 /// Where what is known of a page's rows comes from.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +96,8 @@ impl Told {
                 }
                 let order = Order::of(column);
                 let told = if index.is_null_page(page) { None } else { Some(ends(index, page)?) };
-                if told.as_ref().is_some_and(|(low, high)| order.is_nan(low) || order.is_nan(high)) {
+                let unfit = |end: &[u8]| order.is_nan(end) || !is_whole(column, end);
+                if told.as_ref().is_some_and(|(low, high)| unfit(low) || unfit(high)) {
                     return None;
                 }
                 let ends = told.map(|(low, high)| ends::wide(order, &low, &high));
@@ -200,6 +202,19 @@ mod tests {
         }
         builder.set_boundary_order(order);
         builder.build().unwrap()
+    }
+
+    #[test]
+    fn ends_cut_below_a_fixed_length_make_no_index() {
+        let schema = parse_message_type("message m { OPTIONAL FIXED_LEN_BYTE_ARRAY (5) f; }").unwrap();
+        let column = SchemaDescriptor::new(Arc::new(schema)).column(0);
+        for (high, made) in [(&b"ccccc"[..], true), (b"cccd", false)] {
+            let mut builder = ColumnIndexBuilder::new(Type::FIXED_LEN_BYTE_ARRAY);
+            builder.append(false, b"aaaaa".to_vec(), high.to_vec(), 0);
+            builder.set_boundary_order(ASCENDING);
+            let index = builder.build().unwrap();
+            assert_eq!(concat(&column, &[vec![Origin::Entry(Some(&index), 0, 9)]], None).is_some(), made);
+        }
     }
 
     fn joined(pages: &[&[(&ColumnIndexMetaData, usize)]], order: Option<BoundaryOrder>) -> Option<ColumnIndexMetaData> {

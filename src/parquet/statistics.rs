@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use parquet::basic::{LogicalType, SortOrder};
+use parquet::basic::{LogicalType, SortOrder, Type};
 use parquet::data_type::{ByteArray, FixedLenByteArray};
 use parquet::file::metadata::{ColumnChunkMetaData, LevelHistogram};
 use parquet::file::statistics::{Statistics, ValueStatistics};
@@ -22,7 +22,7 @@ pub fn fold(column: &ColumnDescriptor, chunks: &[&ColumnChunkMetaData]) -> Optio
     let signed = column.sort_order() == SortOrder::SIGNED;
     let defined = signed || column.sort_order() == SortOrder::UNSIGNED;
     let decimal = matches!(column.logical_type_ref(), Some(LogicalType::Decimal { .. }));
-    let said = if defined { said } else { Vec::new() };
+    let said = if defined && said.iter().all(|s| has_length(column, s)) { said } else { Vec::new() };
     macro_rules! folded {
         ($kind:ident, $order:expr) => {{
             let parts: Option<Vec<_>> = said.iter().map(|s| if let Statistics::$kind(s) = s { Some(s) } else { None }).collect();
@@ -86,6 +86,17 @@ fn wide(statistics: Statistics) -> Statistics {
         Statistics::Double(told) => Statistics::Double(wide!(told)),
         other => other,
     }
+}
+
+/// Whether ends of a column of fixed length have that length: some writers cut them,
+/// and there are readers that fail on such ends.
+fn has_length(column: &ColumnDescriptor, statistics: &Statistics) -> bool {
+    [statistics.min_bytes_opt(), statistics.max_bytes_opt()].into_iter().flatten().all(|end| is_whole(column, end))
+}
+
+/// Whether an end has the column's length, where that is fixed.
+pub fn is_whole(column: &ColumnDescriptor, end: &[u8]) -> bool {
+    column.physical_type() != Type::FIXED_LEN_BYTE_ARRAY || usize::try_from(column.type_length()) == Ok(end.len())
 }
 
 /// Whether a chunk's least and greatest value are told, where it has values.
@@ -223,6 +234,20 @@ mod tests {
         let silent = folded("INT32 n", vec![(9, None), (9, ints(2, 7, 0))]);
         assert_eq!(silent, None);
         assert_eq!(folded("INT32 n", vec![(9, none.clone()), (9, none)]).unwrap().null_count_opt(), Some(18));
+    }
+
+    #[test]
+    fn ends_cut_below_a_fixed_length_bound_nothing() {
+        let ends = |min: &[u8], max: &[u8]| {
+            let bytes = |end: &[u8]| Some(FixedLenByteArray::from(end.to_vec()));
+            Some(Statistics::fixed_len_byte_array(bytes(min), bytes(max), None, Some(1), false))
+        };
+        let none = Some(Statistics::fixed_len_byte_array(None, None, None, Some(2), false));
+        let folded = |first, second| folded("FIXED_LEN_BYTE_ARRAY (5) f", vec![(9, first), (9, second)]);
+        assert_eq!(folded(ends(b"aaaa", b"cccc"), ends(b"bbbbb", b"ddddd")), none);
+        assert_eq!(folded(ends(b"bbbbb", b"ddddd"), ends(b"aaaaa", b"cccc")), none);
+        let whole = folded(ends(b"bbbbb", b"ddddd"), ends(b"aaaaa", b"ccccc")).unwrap();
+        assert_eq!((whole.min_bytes_opt(), whole.max_bytes_opt()), (Some(&b"aaaaa"[..]), Some(&b"ddddd"[..])));
     }
 
     #[test]
