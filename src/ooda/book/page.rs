@@ -11,7 +11,7 @@ use crate::model::decision::{Check, Decision, Reason, Verdict};
 use crate::model::layout::PartitionLayout;
 use crate::model::partition::PartitionKey;
 use crate::model::policy::{BudgetLimits, Policy};
-use crate::model::refusal::Refused;
+use crate::model::refusal::{Refusal, Refused};
 use crate::model::table::{SpecInfo, TableView};
 use crate::orient::state::TableState;
 use crate::orient::{How, traits};
@@ -126,7 +126,12 @@ impl Page {
         }
         // a refusal may have been mended by the commit, by the table's new metadata or by its settings
         let elsewhere = self.policy != policy || (scopes.is_empty() && self.metadata_location != view.metadata_location);
-        scopes.extend(self.forgive(if elsewhere { None } else { Some(&scopes) }));
+        let mut mended = scopes.clone();
+        if self.state.layout.deletes().files > absorbed.state.layout.deletes().files {
+            // what is gone may be the other partition's delete for which they were refused
+            mended.extend(self.astray());
+        }
+        scopes.extend(self.forgive(if elsewhere { None } else { Some(&mended) }));
         scopes.extend(self.seen(view, began_ms));
         self.facts = facts;
         self.format_version = view.format_version;
@@ -166,6 +171,12 @@ impl Page {
         let mut lifted = keys;
         lifted.retain(|key| self.scopes.get_mut(key).is_some_and(|scope| scope.refused.take().is_some()));
         lifted
+    }
+
+    /// Partitions refused for a delete of another one.
+    fn astray(&self) -> impl Iterator<Item = PartitionKey> {
+        let stray = |scope: &ScopePage| scope.refused.as_ref().is_some_and(|r| r.refusal == Refusal::StrayDelete);
+        self.scopes.iter().filter(move |(_, scope)| stray(scope)).map(|(key, _)| key.clone())
     }
 
     /// Ends the waiting of those partitions that a look has shown.
