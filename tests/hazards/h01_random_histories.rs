@@ -340,3 +340,14 @@ async fn h01_an_upsert_stream_around_a_rewrite_lands_it() {
     }
     assert_eq!(play.landed, 1);
 }
+
+/// The rewrite applied the delete under its old number; under the new one it reaches
+/// the outputs, which do not have its column.
+#[tokio::test]
+async fn h01_a_delete_that_was_applied_and_entered_anew_is_held_against_the_outputs_columns() {
+    let mut play = Play::new().await;
+    for step in [Step::StaleDelete(0), Step::Plan(0, 0), Step::Renew(0), Step::DropW, Step::Write, Step::Commit] {
+        play.step(step).await;
+    }
+    assert_eq!(play.landed, 0);
+}
