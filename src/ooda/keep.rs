@@ -54,9 +54,10 @@ impl Loop {
         let Some(page) = book.page_mut(name, ident) else { return };
         page.restored = true;
         let first = !page.judged;
-        let global = page.state.layout.global_deletes().files > 0;
+        let layout = &absorbed.state.layout;
+        let global = layout.global_deletes().files > 0;
         for (scope, memory) in memories {
-            if page.state.layout.partition(&scope).is_none() || page.memory(&scope) != ScopeMemory::default() {
+            if layout.partition(&scope).is_none() || page.memory(&scope) != ScopeMemory::default() {
                 continue;
             }
             // deletes that came meanwhile may apply where none did

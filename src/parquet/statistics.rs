@@ -49,8 +49,43 @@ pub fn fold(column: &ColumnDescriptor, chunks: &[&ColumnChunkMetaData]) -> Optio
         }
         Statistics::Int96(_) => Statistics::Int96(ends(&[], nulls, |_, _| None)),
     };
+    let folded = wide(folded);
     let tells = nulls.is_some() || folded.min_bytes_opt().is_some() || folded.max_bytes_opt().is_some();
     tells.then_some(folded)
+}
+
+/// The same chunk with zeros at its ends over both signs: writers that take both for
+/// one state either, and readers that tell them apart would skip the other.
+///
+/// Errs as the footer's builder does.
+pub fn with_wide_zeros(chunk: ColumnChunkMetaData) -> parquet::errors::Result<ColumnChunkMetaData> {
+    match chunk.statistics().cloned() {
+        Some(told @ (Statistics::Float(_) | Statistics::Double(_))) => chunk.into_builder().set_statistics(wide(told)).build(),
+        _ => Ok(chunk),
+    }
+}
+
+fn wide(statistics: Statistics) -> Statistics {
+    let deprecated = statistics.is_min_max_deprecated();
+    macro_rules! wide {
+        ($told:expr) => {
+            ValueStatistics::new(
+                $told.min_opt().map(|min| if *min == 0.0 { -0.0 } else { *min }),
+                $told.max_opt().map(|max| if *max == 0.0 { 0.0 } else { *max }),
+                $told.distinct_count(),
+                $told.null_count_opt(),
+                deprecated,
+            )
+            .with_min_is_exact($told.min_is_exact())
+            .with_max_is_exact($told.max_is_exact())
+            .with_backwards_compatible_min_max($told.is_min_max_backwards_compatible())
+        };
+    }
+    match statistics {
+        Statistics::Float(told) => Statistics::Float(wide!(told)),
+        Statistics::Double(told) => Statistics::Double(wide!(told)),
+        other => other,
+    }
 }
 
 /// Whether a chunk's least and greatest value are told, where it has values.
@@ -210,6 +245,18 @@ mod tests {
         assert_eq!(zeros.max_bytes_opt(), Some(0.0f64.to_le_bytes().as_slice()));
         let nan = folded("DOUBLE d", vec![(9, ends(f64::NAN, 1.0)), (9, ends(0.0, 2.0))]).unwrap();
         assert_eq!((nan.min_bytes_opt(), nan.max_bytes_opt()), (None, Some(2.0f64.to_le_bytes().as_slice())));
+    }
+
+    #[test]
+    fn zeros_at_the_ends_hold_those_of_the_other_sign() {
+        let ends = |min: f64, max: f64| Some(Statistics::double(Some(min), Some(max), None, Some(0), false));
+        let bits = |told: &Statistics| (told.min_bytes_opt().map(<[u8]>::to_vec), told.max_bytes_opt().map(<[u8]>::to_vec));
+        let wide = bits(&ends(-0.0, 0.0).unwrap());
+        assert_eq!(bits(&folded("DOUBLE d", vec![(9, ends(0.0, -0.0))]).unwrap()), wide);
+        let chunk = |told| ColumnChunkMetaData::builder(column("DOUBLE d")).set_statistics(told).build().unwrap();
+        let widened = |told: Option<Statistics>| bits(with_wide_zeros(chunk(told.unwrap())).unwrap().statistics().unwrap());
+        assert_eq!(widened(ends(0.0, -0.0)), wide);
+        assert_eq!(widened(ends(f64::NAN, 1.0)), bits(&ends(f64::NAN, 1.0).unwrap()), "copied as it is");
     }
 
     #[test]

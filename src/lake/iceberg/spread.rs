@@ -1,10 +1,21 @@
 //! Work on columns, spread over the cores.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Cores at hand.
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// Cores at hand when this was asked first: the system looks through files for it.
 pub fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
+    *CORES
+}
+
+/// A core for work that takes one, when its turn comes: jobs side by side would
+/// otherwise hold the memory of more columns than can be worked on. Held until the
+/// work is done; such work never waits for another core.
+pub async fn core() -> Option<SemaphorePermit<'static>> {
+    static FREE: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores()));
+    FREE.acquire().await.ok()
 }
 
 /// Does the work on every item, on as many threads as there are cores, this one

@@ -37,9 +37,7 @@ pub type Positions = Vec<RoaringTreemap>;
 /// `TooManyDeletes` before or while loading when more than `budget` bytes are
 /// needed, `Damaged`, `NotFound`, `Unreachable`, or what `control` says.
 pub async fn load(store: &Store, plan: &Plan, budget: u64, control: &dyn Control) -> Result<Positions> {
-    let deletes: Vec<&LiveDelete> = plan.deletes.iter().filter(|d| d.content == Content::PositionDeletes).collect();
-    let records = deletes.iter().map(|d| d.records).fold(0, u64::saturating_add);
-    admit(records.saturating_mul(BYTES_A_POSITION), budget, records)?;
+    let (deletes, records) = admitted(plan, budget)?;
     let mut loader = Loader::new(plan);
     for delete in deletes {
         loader.last = None;
@@ -49,6 +47,27 @@ pub async fn load(store: &Store, plan: &Plan, budget: u64, control: &dyn Control
         admit(held, budget, records)?;
     }
     Ok(loader.positions)
+}
+
+/// Errs as [`load`] would before it has read a row: from the deletes' stated sizes
+/// and their footers.
+pub async fn foresee(store: &Store, plan: &Plan, budget: u64) -> Result<()> {
+    for delete in admitted(plan, budget)?.0 {
+        let file = ParquetFile::open(store, &delete.key.path, delete.bytes).await?;
+        let columns = columns(&file)?;
+        (0..file.footer().num_row_groups())
+            .try_for_each(|group| batch_rows(&file, group, &columns.leaves, plan.bound.memory).map(|_| ()))?;
+    }
+    Ok(())
+}
+
+/// A plan's position-delete files, and how many positions they state; refused when
+/// these cannot fit.
+fn admitted(plan: &Plan, budget: u64) -> Result<(Vec<&LiveDelete>, u64)> {
+    let deletes: Vec<&LiveDelete> = plan.deletes.iter().filter(|d| d.content == Content::PositionDeletes).collect();
+    let records = deletes.iter().map(|d| d.records).fold(0, u64::saturating_add);
+    admit(records.saturating_mul(BYTES_A_POSITION), budget, records)?;
+    Ok((deletes, records))
 }
 
 fn admit(bytes: u64, budget: u64, records: u64) -> Result<()> {
@@ -61,11 +80,7 @@ fn admit(bytes: u64, budget: u64, records: u64) -> Result<()> {
 
 async fn read(store: &Store, delete: &LiveDelete, memory: u64, control: &dyn Control, loader: &mut Loader) -> Result<()> {
     let file = ParquetFile::open(store, &delete.key.path, delete.bytes).await?;
-    let fields = identify(file.schema(), None).map_err(|e| Error::damaged(&file.path, e))?;
-    let path = column(&fields.fields, PATH_ID, "file_path").ok_or_else(|| Error::damaged(&file.path, "no file_path column"))?;
-    let pos = column(&fields.fields, POS_ID, "pos").ok_or_else(|| Error::damaged(&file.path, "no pos column"))?;
-    let leaves = [path.leaves.start.min(pos.leaves.start), path.leaves.start.max(pos.leaves.start)];
-    let path_place = usize::from(path.leaves.start > pos.leaves.start);
+    let Columns { leaves, path_place } = columns(&file)?;
     let mut rows = 0u64;
     for group in 0..file.footer().num_row_groups() {
         let size = batch_rows(&file, group, &leaves, memory)?;
@@ -88,6 +103,22 @@ async fn read(store: &Store, delete: &LiveDelete, memory: u64, control: &dyn Con
         return Err(Error::damaged(&file.path, format_args!("{rows} rows where the manifest states {}", delete.records)));
     }
     Ok(())
+}
+
+/// The two columns of a position-delete file.
+struct Columns {
+    /// Their leaves, ascending.
+    leaves: [usize; 2],
+    /// Which of them is the path.
+    path_place: usize,
+}
+
+fn columns(file: &ParquetFile) -> Result<Columns> {
+    let fields = identify(file.schema(), None).map_err(|e| Error::damaged(&file.path, e))?;
+    let path = column(&fields.fields, PATH_ID, "file_path").ok_or_else(|| Error::damaged(&file.path, "no file_path column"))?;
+    let pos = column(&fields.fields, POS_ID, "pos").ok_or_else(|| Error::damaged(&file.path, "no pos column"))?;
+    let leaves = [path.leaves.start.min(pos.leaves.start), path.leaves.start.max(pos.leaves.start)];
+    Ok(Columns { leaves, path_place: usize::from(path.leaves.start > pos.leaves.start) })
 }
 
 fn column<'a>(fields: &'a [FileField], id: i32, name: &str) -> Option<&'a FileField> {

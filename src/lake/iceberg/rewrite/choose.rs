@@ -7,8 +7,8 @@ use parquet::schema::types::SchemaDescriptor;
 use super::{repack, schema};
 use crate::lake::iceberg::properties::WriteProperties;
 use crate::model::plan::{Path, Plan};
-use crate::parquet::header::is_dictionary;
-use crate::parquet::{codec, trust};
+use crate::parquet::gather::is_plain;
+use crate::parquet::{codec, delta, trust};
 
 /// A way with the finding that decided it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,7 +179,8 @@ fn joinable(chunk: &ColumnChunkMetaData, cut: bool) -> Result<(), String> {
     // Levels are among the encodings; some writers state one for levels that are not there.
     #[allow(deprecated)]
     let levels = |encoding| matches!(encoding, Encoding::RLE | Encoding::BIT_PACKED);
-    let whole = |encoding: &Encoding| *encoding != Encoding::PLAIN && !levels(*encoding) && !is_dictionary(*encoding);
+    let cuts = |encoding| levels(encoding) || is_plain(encoding) || delta::decodes(encoding, chunk.column_type());
+    let whole = |encoding: &Encoding| !cuts(*encoding);
     match chunk.encodings().find(whole) {
         Some(encoding) if cut => Err(format!("rows are deleted from it, and its pages are encoded as {encoding}")),
         _ => Ok(()),

@@ -195,9 +195,12 @@ fn deletes_take_pages_that_can_be_cut() {
     assert_eq!(chosen(500_000, |c| c, 1), Choice { path: Path::RePack, reason });
     let delta: fn(ColumnChunkMetaDataBuilder) -> _ = |c| c.set_encodings(vec![Encoding::RLE, Encoding::DELTA_BINARY_PACKED]);
     assert_eq!(chosen(5000, delta, 0).path, Path::RePack);
+    assert_eq!(chosen(5000, delta, 1).path, Path::RePack, "they are decoded to be cut");
+    let strange: fn(ColumnChunkMetaDataBuilder) -> _ = |c| c.set_encodings(vec![Encoding::RLE, Encoding::DELTA_LENGTH_BYTE_ARRAY]);
+    assert_eq!(chosen(5000, strange, 0).path, Path::RePack);
     let reason =
-        "deletes apply to 1 of 2 files; f0: column \"n\": rows are deleted from it, and its pages are encoded as DELTA_BINARY_PACKED";
-    assert_eq!(chosen(5000, delta, 1), Choice { path: Path::ReEncode, reason: reason.into() });
+        "deletes apply to 1 of 2 files; f0: column \"n\": rows are deleted from it, and its pages are encoded as DELTA_LENGTH_BYTE_ARRAY";
+    assert_eq!(chosen(5000, strange, 1), Choice { path: Path::ReEncode, reason: reason.into() });
 }
 
 #[test]
