@@ -74,6 +74,13 @@ async fn case(refusal: Refusal) -> Option<Case> {
         }
         // tables of format 3 alone have vectors, and are refused as a whole
         Refusal::DeletionVector => return None,
+        Refusal::StrayDelete => {
+            let case = Case::with_files(|s| s, "which the table spells").await;
+            let file = case.table.append([row(3, "c", 7)]).await;
+            let spelled = File { path: file.path.replacen("file://", "file:", 1), ..file };
+            case.table.change().delete_positions(&[(&spelled, 0)]).commit().await;
+            case
+        }
         Refusal::NoFieldIds => without_ids().await,
         Refusal::ColumnType => {
             let columns =

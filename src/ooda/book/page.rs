@@ -13,7 +13,7 @@ use crate::model::decision::{Check, Decision, Reason, Verdict};
 use crate::model::layout::{PartitionLayout, Tally};
 use crate::model::partition::PartitionKey;
 use crate::model::policy::{BudgetLimits, Policy};
-use crate::model::refusal::Refused;
+use crate::model::refusal::{Refusal, Refused};
 use crate::model::table::{SpecInfo, TableView};
 use crate::orient::{How, Key, Mark, TableState, traits};
 use crate::serve::backend::{Explained, label};
@@ -101,7 +101,12 @@ impl Page {
         }
         // a refusal may have been mended by the commit, by the table's new metadata or by its settings
         let elsewhere = self.policy != policy || (scopes.is_empty() && self.metadata_location != view.metadata_location);
-        scopes.extend(self.forgive(if elsewhere { None } else { Some(&scopes) }));
+        let mut mended = scopes.clone();
+        if before.is_none_or(|before| before.layout.deletes().files > now.layout.deletes().files) {
+            // what is gone may be the other partition's delete for which they were refused
+            mended.extend(self.astray());
+        }
+        scopes.extend(self.forgive(if elsewhere { None } else { Some(&mended) }));
         scopes.extend(self.seen(view, began_ms));
         self.facts = facts;
         self.format_version = view.format_version;
@@ -153,6 +158,12 @@ impl Page {
         let mut lifted = keys;
         lifted.retain(|key| self.scopes.get_mut(key).is_some_and(ScopePage::lift));
         lifted
+    }
+
+    /// Partitions refused for a delete of another one.
+    fn astray(&self) -> impl Iterator<Item = PartitionKey> {
+        let stray = |scope: &ScopePage| scope.refused.as_ref().is_some_and(|r| r.refusal == Refusal::StrayDelete);
+        self.scopes.iter().filter(move |(_, scope)| stray(scope)).map(|(key, _)| key.clone())
     }
 
     /// Ends the waiting of those partitions that a look has shown.

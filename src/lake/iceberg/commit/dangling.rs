@@ -1,19 +1,25 @@
 //! Delete files that cover nothing once the inputs are replaced.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use iceberg::spec::ManifestContentType;
+use futures::{StreamExt, TryStreamExt, stream};
+use iceberg::spec::{ManifestContentType, ManifestFile};
 
-use crate::lake::Result;
-use crate::lake::iceberg::manifest;
-use crate::lake::iceberg::scope::State;
+use crate::lake::iceberg::manifest::{self, ScanEntry};
 use crate::lake::iceberg::scope::head::{self, Head};
 use crate::lake::iceberg::scope::rules::{Reaching, Targets};
+use crate::lake::iceberg::scope::{State, targets};
+use crate::lake::iceberg::store::Store;
 use crate::lake::iceberg::table::IcebergTable;
+use crate::lake::{Error, Result};
 use crate::model::file::{Content, EntryStatus};
 use crate::model::location::Location;
 use crate::model::plan::{LiveDelete, Plan};
+use crate::model::refusal::Refusal;
+
+/// Manifests read at one time.
+const PARALLEL_READS: usize = 8;
 
 /// The deletes that may go in the commit that replaces the plan's inputs.
 ///
@@ -21,6 +27,9 @@ use crate::model::plan::{LiveDelete, Plan};
 /// file that will be live is covered by it:
 /// * one of a partition: no remaining file of that partition, nor an output,
 ///   by the scope rules;
+/// * a position delete of one data file: that file is an input or, where it is of
+///   no partition that is known here, live nowhere in the table: some engines join
+///   such a delete by the path alone;
 /// * a global one: no older data file in any partition of any spec.
 ///
 /// So a delete newer than the planned snapshot stays: outputs carry an older
@@ -30,12 +39,26 @@ use crate::model::plan::{LiveDelete, Plan};
 /// As reading manifests does.
 pub async fn find(table: &IcebergTable, head: &Head, state: &State, plan: &Plan, outputs: bool) -> Result<Vec<LiveDelete>> {
     let staying = Staying::of(state, plan, outputs);
-    let (mut dangling, global) = staying.uncovered(&state.reaching);
-    for reaching in global {
-        if !reaches_elsewhere(table, head, reaching, plan).await? {
-            dangling.push(reaching.delete.clone());
+    let (mut dangling, mut astray) = (Vec::new(), Vec::new());
+    for reaching in staying.uncovered(&state.reaching) {
+        let delete = &reaching.delete;
+        match delete.content {
+            Content::EqualityDeletes if reaching.global => {
+                if !reaches_elsewhere(table, head, delete, plan).await? {
+                    dangling.push(delete.clone());
+                }
+            }
+            Content::PositionDeletes => match sole_target(table, reaching).await? {
+                Sole::File(target) if !staying.inputs.contains(&target) => astray.push((target, delete)),
+                Sole::File(_) | Sole::None => dangling.push(delete.clone()),
+                Sole::NotKnown => {}
+            },
+            _ => dangling.push(delete.clone()),
         }
     }
+    let live = live_among(table, head, astray.iter().map(|(target, _)| target).collect()).await?;
+    let gone = astray.into_iter().filter(|(target, delete)| live.get(target).is_none_or(|file| *file > delete.data_sequence));
+    dangling.extend(gone.map(|(_, delete)| delete.clone()));
     Ok(dangling)
 }
 
@@ -47,46 +70,109 @@ struct Staying {
     /// Files of the base that stay. Outputs have new paths: no position delete
     /// names them.
     by_path: HashMap<Location, i64>,
+    /// Files that go.
+    inputs: HashSet<Location>,
 }
 
 impl Staying {
     fn of(state: &State, plan: &Plan, outputs: bool) -> Self {
-        let replaced: HashSet<&Arc<str>> = plan.inputs.iter().map(|f| &f.path).collect();
-        let by_path: HashMap<_, _> =
-            state.files.iter().filter(|f| !replaced.contains(&f.path)).map(|f| (Location::parse(&f.path), f.data_sequence)).collect();
+        let inputs: HashSet<Location> = plan.inputs.iter().map(|f| Location::parse(&f.path)).collect();
+        let files = state.files.iter().map(|f| (Location::parse(&f.path), f.data_sequence));
+        let by_path: HashMap<_, _> = files.filter(|(path, _)| !inputs.contains(path)).collect();
         let lowest = by_path.values().copied().chain(outputs.then_some(plan.sequence_number)).min();
-        Self { lowest, by_path }
+        Self { lowest, by_path, inputs }
     }
 
     fn covered_by(&self, reaching: &Reaching) -> bool {
         let sequence = reaching.delete.data_sequence;
         match &reaching.targets {
             Targets::Older => self.lowest.is_some_and(|l| l < sequence),
-            Targets::Named(paths) => paths.iter().any(|p| self.by_path.get(p).is_some_and(|file| *file <= sequence)),
+            Targets::Named(paths) => paths.iter().any(|p| self.by_path.get(&Location::parse(p)).is_some_and(|file| *file <= sequence)),
             Targets::Unread => self.lowest.is_some_and(|l| l <= sequence),
         }
     }
 
-    /// The deletes that cover nothing of the partition: the partition's own, and
-    /// global ones, which may still cover something elsewhere.
-    fn uncovered<'a>(&self, reaching: &'a [Reaching]) -> (Vec<LiveDelete>, Vec<&'a Reaching>) {
-        let uncovered = reaching.iter().filter(|r| r.delete.content != Content::DeletionVector && !self.covered_by(r));
-        let (global, own): (Vec<_>, Vec<_>) = uncovered.partition(|r| r.global);
-        (own.into_iter().map(|r| r.delete.clone()).collect(), global)
+    /// The deletes that cover nothing of the partition.
+    fn uncovered<'a>(&self, reaching: &'a [Reaching]) -> impl Iterator<Item = &'a Reaching> {
+        reaching.iter().filter(|r| r.delete.content != Content::DeletionVector && !self.covered_by(r))
     }
+}
+
+/// The one data file that a position delete names.
+#[derive(Debug, PartialEq, Eq)]
+enum Sole {
+    /// This one.
+    File(Location),
+    /// It names several, or none: it is joined by its partition.
+    None,
+    /// The file cannot be read.
+    NotKnown,
+}
+
+async fn sole_target(table: &IcebergTable, reaching: &Reaching) -> Result<Sole> {
+    let read = match &reaching.targets {
+        Targets::Named(paths) => return Ok(sole(paths)),
+        Targets::Older => return Ok(Sole::None),
+        Targets::Unread => targets::read(&Store::new(&table.loaded.io), &reaching.delete.key.path).await,
+    };
+    match read {
+        Ok(paths) => Ok(sole(&paths)),
+        Err(Error::NotFound { .. }) => Ok(Sole::NotKnown),
+        Err(Error::Refused(refused)) if refused.refusal == Refusal::Damaged => Ok(Sole::NotKnown),
+        Err(error) => Err(error),
+    }
+}
+
+fn sole(paths: &BTreeSet<Arc<str>>) -> Sole {
+    match paths.first() {
+        Some(path) if paths.len() == 1 => Sole::File(Location::parse(path)),
+        _ => Sole::None,
+    }
+}
+
+/// Those of the paths that are live data files of the table, whatever their
+/// partition, with their data sequence numbers.
+async fn live_among(table: &IcebergTable, head: &Head, wanted: HashSet<&Location>) -> Result<HashMap<Location, i64>> {
+    let mut found = HashMap::new();
+    if wanted.is_empty() {
+        return Ok(found);
+    }
+    let mut reads = Vec::new();
+    for manifest in data_manifests(head) {
+        reads.push(live_entries(table, manifest));
+    }
+    let mut reads = stream::iter(reads).buffered(PARALLEL_READS);
+    while let Some(entries) = reads.try_next().await? {
+        for entry in entries {
+            let path = Location::parse(&entry.entry.key.path);
+            if wanted.contains(&path) {
+                found.insert(path, entry.sequence_number);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn data_manifests(head: &Head) -> impl Iterator<Item = &ManifestFile> {
+    head.manifests.iter().filter(|m| m.content == ManifestContentType::Data && !head::is_empty(m))
+}
+
+async fn live_entries(table: &IcebergTable, manifest: &ManifestFile) -> Result<Vec<ScanEntry>> {
+    let mut entries = manifest::scan(table, &head::reference(manifest)).await?;
+    entries.retain(|e| e.entry.status != EntryStatus::Deleted);
+    Ok(entries)
 }
 
 /// Whether a global delete covers a data file anywhere but among the inputs. The
 /// list's lowest sequence numbers only say where to look first: that there is no
 /// older file is proven from the entries.
-async fn reaches_elsewhere(table: &IcebergTable, head: &Head, reaching: &Reaching, plan: &Plan) -> Result<bool> {
+async fn reaches_elsewhere(table: &IcebergTable, head: &Head, delete: &LiveDelete, plan: &Plan) -> Result<bool> {
     let replaced: HashSet<&str> = plan.inputs.iter().map(|f| f.path.as_ref()).collect();
-    let mut data: Vec<_> = head.manifests.iter().filter(|m| m.content == ManifestContentType::Data && !head::is_empty(m)).collect();
+    let mut data: Vec<_> = data_manifests(head).collect();
     data.sort_by_key(|m| m.min_sequence_number);
     for manifest in data {
-        let entries = manifest::scan(table, &head::reference(manifest)).await?;
-        let mut live = entries.iter().filter(|e| e.entry.status != EntryStatus::Deleted);
-        if live.any(|e| e.sequence_number < reaching.delete.data_sequence && !replaced.contains(e.entry.key.path.as_ref())) {
+        let mut live = live_entries(table, manifest).await?.into_iter();
+        if live.any(|e| e.sequence_number < delete.data_sequence && !replaced.contains(e.entry.key.path.as_ref())) {
             return Ok(true);
         }
     }
@@ -100,7 +186,7 @@ mod tests {
 
     fn staying(files: &[(&str, i64)], output: Option<i64>) -> Staying {
         let by_path: HashMap<_, _> = files.iter().map(|(p, s)| (Location::parse(p), *s)).collect();
-        Staying { lowest: by_path.values().copied().chain(output).min(), by_path }
+        Staying { lowest: by_path.values().copied().chain(output).min(), by_path, inputs: HashSet::new() }
     }
 
     fn delete(data_sequence: i64, global: bool, targets: Targets) -> Reaching {
@@ -110,7 +196,7 @@ mod tests {
     }
 
     fn named(paths: &[&str]) -> Targets {
-        Targets::Named(paths.iter().map(|p| Location::parse(p)).collect())
+        Targets::Named(paths.iter().map(|p| Arc::from(*p)).collect())
     }
 
     #[test]
@@ -136,9 +222,9 @@ mod tests {
     }
 
     #[test]
-    fn a_global_delete_is_never_judged_by_its_partition_alone() {
-        let deletes = [delete(2, true, Targets::Older)];
-        let (own, global) = staying(&[], None).uncovered(&deletes);
-        assert_eq!((own.len(), global.len()), (0, 1));
+    fn a_delete_that_names_several_files_has_no_sole_target() {
+        let of = |paths: &[&str]| sole(&paths.iter().map(|p| Arc::from(*p)).collect());
+        assert_eq!(of(&["s3a://b/f1"]), Sole::File(Location::parse("s3://b/f1")));
+        assert_eq!([of(&["f1", "f2"]), of(&[])], [Sole::None, Sole::None]);
     }
 }

@@ -30,15 +30,17 @@ pub type Positions = Vec<RoaringTreemap>;
 
 /// Reads every position-delete file of a plan, once and whole: bounds on paths
 /// are not trusted, for they may be cut or inverted. A position counts for a
-/// data file when it names that file's location and the plan lists the delete
-/// for it. Positions beyond a file's end delete nothing.
+/// data file when it names that file's path and the plan lists the delete for it.
+/// Positions beyond a file's end delete nothing.
 ///
-/// Errs refused `TooManyDeletes` before or while loading when more than `budget`
-/// bytes are needed, `Damaged`, `NotFound`, `Unreachable`, or what `control` says.
+/// Errs refused `StrayDelete` when a path is spelled otherwise than the input's,
+/// `TooManyDeletes` before or while loading when more than `budget` bytes are
+/// needed, `Damaged`, `NotFound`, `Unreachable`, or what `control` says.
 pub async fn load(store: &Store, plan: &Plan, budget: u64, control: &dyn Control) -> Result<Positions> {
     let (deletes, records) = admitted(plan, budget)?;
     let mut loader = Loader::new(plan);
     for delete in deletes {
+        loader.last = None;
         loader.applies = plan.inputs.iter().map(|f| f.deletes.binary_search(&delete.key).is_ok()).collect();
         read(store, delete, plan.bound.memory, control, &mut loader).await?;
         let held = loader.positions.iter().map(|p| u64::try_from(p.serialized_size()).unwrap_or(u64::MAX)).fold(0, u64::saturating_add);
@@ -91,6 +93,10 @@ async fn read(store: &Store, delete: &LiveDelete, memory: u64, control: &dyn Con
             };
             rows += u64::try_from(batch.num_rows()).unwrap_or(u64::MAX);
             loader.absorb(&batch, path_place).map_err(|e| Error::damaged(&file.path, e))?;
+            if let Some(stray) = &loader.stray {
+                let why = format!("{} names {stray}, which the table spells otherwise", file.path);
+                return Err(Refused::new(Refusal::StrayDelete, why).into());
+            }
         }
     }
     if rows != delete.records {
@@ -121,7 +127,10 @@ fn column<'a>(fields: &'a [FileField], id: i32, name: &str) -> Option<&'a FileFi
 }
 
 struct Loader {
+    by_path: HashMap<Arc<str>, usize>,
     by_location: HashMap<Location, usize>,
+    /// Another spelling of an input's path.
+    stray: Option<Arc<str>>,
     positions: Positions,
     /// Whether the delete file being read applies to each input.
     applies: Vec<bool>,
@@ -132,6 +141,8 @@ struct Loader {
 impl Loader {
     fn new(plan: &Plan) -> Self {
         Self {
+            by_path: plan.inputs.iter().enumerate().map(|(i, f)| (f.path.clone(), i)).collect(),
+            stray: None,
             by_location: plan.inputs.iter().enumerate().map(|(i, f)| (Location::parse(&f.path), i)).collect(),
             positions: vec![RoaringTreemap::new(); plan.inputs.len()],
             applies: Vec::new(),
@@ -163,7 +174,13 @@ impl Loader {
         {
             return *input;
         }
-        let input = self.by_location.get(&Location::parse(path)).copied();
+        let input = self.by_path.get(path).copied();
+        if input.is_none()
+            && let Some(place) = self.by_location.get(&Location::parse(path))
+            && self.applies.get(*place) == Some(&true)
+        {
+            self.stray = Some(path.into());
+        }
         self.last = Some((path.into(), input));
         input
     }

@@ -20,7 +20,6 @@ use crate::lake::iceberg::read::{name_mapping, partition};
 use crate::lake::iceberg::table::IcebergTable;
 use crate::lake::{Error, Result};
 use crate::model::file::Content;
-use crate::model::location::Location;
 use crate::model::plan::{LiveDelete, Plan};
 
 /// Field ids of a position delete's path and position.
@@ -81,8 +80,6 @@ impl<'a> Second<'a> {
             return Err(Error::damaged(&file.path, "no paths or no positions"));
         };
         let places: HashMap<&str, usize> = self.plan.inputs.iter().enumerate().map(|(place, input)| (&*input.path, place)).collect();
-        let parsed: HashMap<Location, usize> =
-            self.plan.inputs.iter().enumerate().map(|(place, input)| (Location::parse(&input.path), place)).collect();
         for group in 0..file.footer().num_row_groups() {
             let mut columns = Columns::open(&file, group, &[Some(path), Some(position)], &[]).await?;
             while let Some((rows, arrays)) = columns.next().await? {
@@ -91,7 +88,7 @@ impl<'a> Second<'a> {
                     let told = keys::bytes(paths, row).zip(keys::integer(positions, row));
                     let (text, position) = told.ok_or_else(|| Error::damaged(&file.path, "a path or position that is none"))?;
                     let text = std::str::from_utf8(text).map_err(|e| Error::damaged(&file.path, e))?;
-                    let place = places.get(text).or_else(|| parsed.get(&Location::parse(text))).copied();
+                    let place = places.get(text).copied();
                     let Some((place, input)) = place.and_then(|place| Some((place, self.plan.inputs.get(place)?))) else { continue };
                     let reached = input.data_sequence <= delete.data_sequence;
                     if let (true, Some(rows), Ok(position)) = (reached, self.named.get_mut(place), u64::try_from(position))
