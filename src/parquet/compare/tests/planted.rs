@@ -146,7 +146,16 @@ fn every_value_is_visited() {
         let batch = rows(40, 7, 1000, 5);
         let file = File::written(&batch, properties.build());
         let mut found = std::collections::BTreeSet::new();
-        let all = visit(&file.chunk(1, &[]), 1 << 20, Some(&mut |value| found.insert(value.to_vec()) || true)).unwrap().unwrap();
+        let all = visit(
+            &file.chunk(1, &[]),
+            1 << 20,
+            Some(&mut |value| {
+                found.insert(value.to_vec());
+                true
+            }),
+        )
+        .unwrap()
+        .unwrap();
         assert_eq!((all.values, all.nulls), (40, batch.column(1).null_count() as u64));
         let texts = batch.column(1).as_any().downcast_ref::<StringArray>().unwrap().clone();
         let expected: std::collections::BTreeSet<Vec<u8>> = texts.iter().flatten().map(|text| text.as_bytes().to_vec()).collect();
