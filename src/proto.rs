@@ -91,7 +91,9 @@ impl<U: Read> Decoder for Reader<U> {
     type Error = Status;
 
     fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
-        U::read(bytes).map(Some).map_err(|error| Status::invalid_argument(unread(&error)))
+        // all of it, read or not: what is left would be taken for the next message
+        let whole = bytes.copy_to_bytes(bytes.remaining());
+        U::read(whole).map(Some).map_err(|error| Status::invalid_argument(unread(&error)))
     }
 }
 

@@ -217,7 +217,8 @@ impl Act {
                 Ok(Look::Gone) => "the table is gone, or another one stands under its name".into(),
                 Err(error) => error.to_string(),
             };
-            if self.clock.now_ms() >= until {
+            let wait = waits.next(self.chance.next());
+            if self.after(wait) > until {
                 let (job, table) = (&work.job.id.0, &work.job.plan.name);
                 tracing::error!(job, %table, attempt = id.0, reason, open, "a commit may have landed and cannot be told yet");
                 return Err(Verdict::Unresolved { reason: format!("{reason}; {open}") });
@@ -225,7 +226,7 @@ impl Act {
             if let Err(error) = self.beat().await {
                 tracing::warn!(%error, "no sign of life could be given");
             }
-            self.clock.sleep(waits.next(self.chance.next())).await;
+            self.clock.sleep(wait).await;
         }
     }
 

@@ -197,7 +197,7 @@ impl Act {
     pub(super) async fn watched<T>(&self, stop: &Stop, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
         let look = async {
             let mut overdue = 0;
-            while overdue <= self.settings.grace_looks {
+            while overdue < self.settings.grace_looks {
                 self.clock.sleep(self.settings.look_every).await;
                 if self.is_asked_to_stop(&stop.job).await {
                     stop.cancel();

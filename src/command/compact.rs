@@ -118,6 +118,8 @@ struct Worker<'a> {
     view: &'a TableView,
     jobs: usize,
     turns: Arc<Semaphore>,
+    /// Jobs begun and not yet ended, whatever their partitions.
+    begun: Semaphore,
     tally: Tally,
     paused: OnceLock<Failure>,
 }
@@ -129,24 +131,20 @@ impl<'a> Worker<'a> {
         let total = scopes.iter().map(Scoped::bytes).fold(0, u64::saturating_add);
         let tally = Tally { bar: Progress::bytes(&format!("compacting {}", view.name), total), done: Arc::default() };
         let jobs = app.settings.budget.concurrent_jobs.max(1);
-        Ok(Self { act, journal, signals, view, jobs, turns: Arc::new(Semaphore::new(jobs)), tally, paused: OnceLock::new() })
+        let (turns, begun) = (Arc::new(Semaphore::new(jobs)), Semaphore::new(ahead(jobs)));
+        Ok(Self { act, journal, signals, view, jobs, turns, begun, tally, paused: OnceLock::new() })
     }
 
     /// Every partition, told in their order. Where jobs run side by side, others are
     /// rewritten while some commit.
     async fn each(&self, scopes: Vec<Scoped>, teller: &mut Teller) -> Result<(), Failure> {
-        let mut rows = stream::iter(scopes).map(|scoped| self.one(scoped)).buffered(self.ahead());
+        let mut rows = stream::iter(scopes).map(|scoped| self.one(scoped)).buffered(ahead(self.jobs));
         while let Some(row) = rows.next().await {
             if let Some((row, exit)) = row {
                 teller.tell(row, exit)?;
             }
         }
         Ok(())
-    }
-
-    /// Jobs begun and not yet ended, at most.
-    fn ahead(&self) -> usize {
-        if self.jobs > 1 { self.jobs.saturating_mul(2) } else { 1 }
     }
 
     /// One partition; nothing is told of one whose jobs were not begun.
@@ -156,13 +154,14 @@ impl<'a> Worker<'a> {
             return self.signals.exit().is_none().then_some((blank, exit));
         }
         let jobs = scoped.into_plans().into_iter().map(|plan| self.job(plan));
-        let jobs: Vec<CompactJob> = stream::iter(jobs).buffered(self.ahead()).filter_map(std::future::ready).collect().await;
+        let jobs: Vec<CompactJob> = stream::iter(jobs).buffered(ahead(self.jobs)).filter_map(std::future::ready).collect().await;
         let exit = jobs.iter().map(|j| j.exit).max()?;
         Some((blank.of(jobs), exit))
     }
 
     /// One job to its end, in a task of its own.
     async fn job(&self, plan: Plan) -> Option<CompactJob> {
+        let _begun = self.begun.acquire().await.ok()?;
         let turn = Arc::clone(&self.turns).acquire_owned().await.ok()?;
         if self.signals.exit().is_some() || self.is_paused().await {
             return None;
@@ -202,6 +201,11 @@ impl<'a> Worker<'a> {
         self.act.halt();
         std::future::pending().await
     }
+}
+
+/// Jobs begun and not yet ended, at most, where so many run side by side.
+fn ahead(jobs: usize) -> usize {
+    if jobs > 1 { jobs.saturating_mul(2) } else { 1 }
 }
 
 fn held(view: &TableView, pause: &Pause) -> Failure {

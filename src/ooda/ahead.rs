@@ -1,8 +1,8 @@
 //! What waits is looked into, so that what would be refused is known before anybody
 //! asks for it: of tables that are only advised too.
 //!
-//! A candidate's plan is made, and its files are looked into as far as that takes no
-//! reading of rows: [`AT_ONCE`] candidates side by side, [`A_ROUND`] of them a round, and
+//! A candidate's plans are made, and the files of the first are looked into as far as
+//! that takes no reading of rows: [`AT_ONCE`] candidates side by side, [`A_ROUND`] of them a round, and
 //! no round of them beside another. Each is looked into once, until its partition or
 //! the rule that asks for it changes; and then not before [`REST`] times what it took
 //! last have passed, so that a partition that is written to all the time costs a bounded
@@ -27,8 +27,6 @@ use crate::telemetry::verdict_names;
 const AT_ONCE: usize = 4;
 /// Candidates looked into in one round.
 const A_ROUND: usize = 32;
-/// Plans of a candidate whose files are looked into: the first ones.
-const PLANS: usize = 4;
 /// What could not be looked into is tried again after this time.
 const AGAIN_MS: i64 = 60_000;
 
@@ -149,7 +147,8 @@ impl Loop {
         let seen = async {
             Ok(match self.plan(begun).await? {
                 Found::Plans(plans, table, _) => {
-                    for plan in plans.iter().take(PLANS) {
+                    // what the first plan gains is gained whatever becomes of the others
+                    if let Some(plan) = plans.first() {
                         table.foresee(plan).await?;
                     }
                     Shown::Free

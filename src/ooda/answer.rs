@@ -10,6 +10,7 @@ use crate::lake;
 use crate::model::event::{Door, Event, Heard};
 use crate::model::ident::{MAIN, TableName};
 use crate::model::partition::PartitionKey;
+use crate::model::refusal::Refused;
 use crate::observe::{Entrance, ledger};
 use crate::orient::{TableState, traits};
 use crate::serve::backend::{
@@ -47,6 +48,7 @@ impl Backend for Loop {
 
     async fn get_layout(&self, name: &TableName, reference: &str) -> Result<TableLayout, Error> {
         let state = self.state_for(name, reference).await?;
+        let since = self.refused_since(name);
         self.with_known(name, reference, |page, now_ms| TableLayout {
             table: name.clone(),
             uuid: page.facts.ident.uuid,
@@ -57,7 +59,7 @@ impl Backend for Loop {
             target_file_size: page.policy.scale.target,
             partitions: state.layout.partitions().len() as u64,
             traits: traits::table_traits(&state, &page.policy.cost, now_ms),
-            refused: page.refusals(),
+            refused: page.refusals().into_iter().chain(since.clone()).collect(),
             act: page.policy.act,
         })
     }
@@ -97,6 +99,10 @@ impl Backend for Loop {
 
     async fn why(&self, name: &TableName, filter: Option<&str>) -> Result<Vec<Explained>, Error> {
         let state = self.state_for(name, MAIN).await?;
+        // what is known is of a head that can be read no more
+        if let Some(refused) = self.refused_since(name) {
+            return Err(refused.into());
+        }
         let keys: Vec<PartitionKey> = self.with_known(name, MAIN, |page, _| {
             let named = |key: &PartitionKey| filter.is_none_or(|f| names(f, key, page.spec(key)));
             state.layout.partitions().keys().filter(named).collect()
@@ -179,6 +185,14 @@ impl Loop {
             Ok(_) => Err(Error::NotFound(format!("{name} is gone from its catalog"))),
             Err(lake::Error::Refused(refused)) => Err(refused.into()),
             Err(error) => Err(Error::Unavailable(format!("{name} could not be looked at again: {error}"))),
+        }
+    }
+
+    /// Why a table is left alone since its last look, though one before went well.
+    fn refused_since(&self, name: &TableName) -> Option<Refused> {
+        match self.book().troubled(name) {
+            Some(Trouble::Refused(refused)) => Some(refused.clone()),
+            _ => None,
         }
     }
 

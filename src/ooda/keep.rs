@@ -1,7 +1,7 @@
 //! What partitions remember, kept in the journal over a restart.
 
+use crate::act::Journal;
 use crate::act::journal::Blob;
-use crate::act::{Job, Journal, Kind, Query};
 use crate::decide::ScopeMemory;
 use crate::decide::budget::Budget;
 use crate::model::ident::{TableIdent, TableName};
@@ -18,26 +18,20 @@ const VERSION: u32 = 1;
 
 type Memories = Vec<(PartitionKey, ScopeMemory)>;
 
-/// Jobs of the journal that are asked for what they spent: more than a budget that is
-/// carried over for days can have paid for.
-const MOST_JOBS: u32 = 10_000;
-
 impl Loop {
     /// The budget as jobs of this journal have left it, those of processes that are
-    /// gone and of commands too. A job whose cost nobody noted counts with its bound.
+    /// gone and of commands too.
     pub(super) async fn read_spent(&self) {
-        let cost = |job: &Job| match job.numbers.millis {
-            0 => job.plan.bound.gb_hours,
-            _ => job.numbers.gb_hours,
-        };
-        match self.parts.act.journal().jobs(Query::Latest(MOST_JOBS)).await {
-            Ok(jobs) => {
-                let spent: Vec<(i64, f64)> =
-                    jobs.iter().filter(|job| job.kind == Kind::Rewrite).map(|job| (job.changed_ms, cost(job))).collect();
-                *self.budget() = Budget::after(&self.limits, &spent, self.now());
+        let now_ms = self.now();
+        let since_ms = now_ms.saturating_sub(Budget::remembers_ms(&self.limits));
+        let budget = match self.parts.act.journal().spent(since_ms).await {
+            Ok(spent) => Budget::after(&self.limits, since_ms, &spent, now_ms),
+            Err(error) => {
+                tracing::warn!(%error, "what was spent before cannot be read: the budget begins empty");
+                Budget::after(&self.limits, now_ms, &[], now_ms)
             }
-            Err(error) => tracing::warn!(%error, "what was spent before cannot be read: the budget begins full"),
-        }
+        };
+        *self.budget() = budget;
     }
 
     /// Keeps what the partitions of a table remember.

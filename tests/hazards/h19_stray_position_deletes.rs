@@ -72,6 +72,26 @@ async fn h19_a_delete_stays_while_the_file_that_it_names_is_live_under_another_s
 }
 
 #[tokio::test]
+async fn h19_a_delete_of_several_files_stays_while_one_of_them_is_live_under_another_spec() {
+    let t = Table::partitioned_by_p().past().create().await;
+    let old = [t.append([row(1, "a", 1), row(2, "b", 1)]).await, t.append([row(3, "c", 1), row(4, "d", 1)]).await];
+    t.evolve_spec(&[]).await;
+    let new = t.append([row(5, "e", 1), row(6, "f", 1)]).await;
+    let deletes = [(&old[0], 0), (&old[1], 1)];
+    let delete = t.change().delete_positions_in(&new, &deletes, Bounds::Exact).commit().await.deletes.remove(0);
+    for (gone, attempt) in old.iter().zip(["a1", "a2"]) {
+        t.append([row(7, "g", 1)]).await;
+        let before = (t.rows().await, t.rows_by_path().await);
+        t.compact(&new, attempt).await;
+        assert_eq!((is_live(&t, &delete).await, t.rows().await, t.rows_by_path().await), (true, before.0, before.1), "{attempt}");
+        t.change().remove(&[gone]).commit().await;
+    }
+    t.append([row(8, "h", 1)]).await;
+    t.compact(&new, "a3").await;
+    assert!(!is_live(&t, &delete).await);
+}
+
+#[tokio::test]
 async fn h19_a_delete_older_than_its_whole_partition_stays_while_its_file_is_live_elsewhere() {
     for bounds in [Bounds::Exact, Bounds::Absent] {
         let t = Table::partitioned_by_p().create().await;

@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::attempt::{Attempt, AttemptState};
-use super::job::{Job, JobState, Numbers};
+use super::job::{Job, JobState, Kind, Numbers};
 use crate::model::ident::TableIdent;
 use crate::model::plan::{AttemptId, JobId, Plan};
 
@@ -295,6 +295,14 @@ pub trait Journal: Send + Sync {
     async fn kept(&self) -> Result<Vec<Kept>>;
     /// What a job replaced is no longer kept alive.
     async fn forget_kept(&self, job: &JobId) -> Result<()>;
+    /// What rewrites cost that changed last at a time or later: that moment, and the
+    /// GB-hours, which are the bound where nobody noted more.
+    async fn spent(&self, since_ms: i64) -> Result<Vec<(i64, f64)>> {
+        let cost = |job: &Job| if job.numbers.millis == 0 { job.plan.bound.gb_hours } else { job.numbers.gb_hours };
+        let jobs = self.jobs(Query::Latest(u32::MAX)).await?;
+        let rewrites = jobs.iter().filter(|job| job.kind == Kind::Rewrite && job.changed_ms >= since_ms);
+        Ok(rewrites.map(|job| (job.changed_ms, cost(job))).collect())
+    }
     /// Drops ended jobs that changed last before a time, answer for no files
     /// and keep nothing alive. Returns how many.
     async fn prune(&self, before_ms: i64) -> Result<u64>;

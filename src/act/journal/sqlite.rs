@@ -435,6 +435,15 @@ impl Journal for SqliteJournal {
         Ok(())
     }
 
+    async fn spent(&self, since_ms: i64) -> Result<Vec<(i64, f64)>> {
+        // plans may be large: their bound alone is read
+        let sql = "SELECT changed_ms, CASE WHEN json_extract(numbers, '$.millis') > 0 THEN json_extract(numbers, '$.gb_hours')
+                   ELSE json_extract(plan, '$.bound.gb_hours') END + 0.0 AS cost
+                   FROM jobs WHERE kind = ?1 AND changed_ms >= CAST(?2 AS INTEGER)";
+        let rewrite = text("", &Kind::Rewrite)?;
+        self.read(sql, &[&rewrite, &since_ms.to_string()], |row| Ok((column(row, "changed_ms")?, column(row, "cost")?))).await
+    }
+
     async fn prune(&self, before_ms: i64) -> Result<u64> {
         let sql = "DELETE FROM jobs WHERE state IN ('committed','failed','cancelled') AND kept = 0 AND changed_ms < ?1
                    AND NOT EXISTS (SELECT 1 FROM attempts a JOIN files f ON f.attempt = a.id WHERE a.job = jobs.id)";

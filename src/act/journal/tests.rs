@@ -98,6 +98,32 @@ async fn what_was_written_is_read_back_after_a_restart() {
 }
 
 #[tokio::test]
+async fn both_journals_tell_what_rewrites_cost_and_the_bound_where_nobody_noted_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let journals: [Box<dyn Journal>; 2] = [Box::new(sqlite(dir.path()).await), Box::new(MemoryJournal::default())];
+    for journal in journals {
+        let of = |id: &str, files: &[&str], kind: Kind, at_ms: i64| {
+            let mut made = Job { plan: plan(1, files), kind, requested_ms: at_ms, changed_ms: at_ms, ..job(id) };
+            made.plan.bound.gb_hours = 2.0;
+            made
+        };
+        let undo = Kind::Undo { of: JobId("a".into()), snapshot_id: 1 };
+        for made in [of("a", &["f1"], Kind::Rewrite, 10), of("b", &["f2"], Kind::Rewrite, 20), of("c", &["f3"], undo, 30)] {
+            assert!(journal.request(&made, &[]).await.unwrap());
+        }
+        let numbers = Numbers { millis: 5, gb_hours: 0.25, ..Numbers::default() };
+        for (to, at_ms) in [(JobState::Inflight, 15), (JobState::Failed, 40)] {
+            let (job, note, numbers) = (&JobId("a".into()), "", Some(&numbers));
+            journal.advance(Step { holder: "h", job, to, at_ms, note, numbers }).await.unwrap();
+        }
+        let mut spent = journal.spent(20).await.unwrap();
+        spent.sort_by_key(|(at_ms, _)| *at_ms);
+        assert_eq!(spent, [(20, 2.0), (40, 0.25)]);
+        assert_eq!(journal.spent(21).await.unwrap(), [(40, 0.25)]);
+    }
+}
+
+#[tokio::test]
 async fn a_log_ends_with_its_value() {
     let dir = tempfile::tempdir().unwrap();
     let journals: [Box<dyn Journal>; 2] = [Box::new(sqlite(dir.path()).await), Box::new(MemoryJournal::default())];

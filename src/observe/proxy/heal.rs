@@ -133,7 +133,7 @@ pub fn stand(change: &Change, answer: Answer, look: &Look) -> Stand {
     if change.creates {
         return Stand::Absent;
     }
-    let left = || change.asserted.iter().any(|(reference, parent)| has_left(change, table, reference, *parent));
+    let left = || is_spent(change, table) && change.asserted.iter().any(|(reference, parent)| has_left(change, table, reference, *parent));
     let refused = || change.current.iter().any(|asserted| is_over(table, *asserted, answer)) && was_never_there(change, table);
     if !is_behind(change, table) && (left() || refused()) { Stand::Absent } else { Stand::Open }
 }
@@ -142,6 +142,13 @@ pub fn stand(change: &Change, answer: Answer, look: &Look) -> Stand {
 /// may answer a load from a copy that lags.
 fn is_behind(change: &Change, table: &Table) -> bool {
     first_sequence(change).is_some_and(|first| table.last_sequence < first.saturating_sub(1))
+}
+
+/// Whether the change's first sequence number was given to another. Until then a ref
+/// that has left its parent may come back to it, as a rollback does, or may have left
+/// it in a copy that lags: neither moves the numbers. Format 1 has none.
+fn is_spent(change: &Change, table: &Table) -> bool {
+    first_sequence(change).is_none_or(|first| table.last_sequence >= first)
 }
 
 /// The first sequence number that the change gives; `None` in format 1.
@@ -306,12 +313,20 @@ mod tests {
         // made for a table whose last number was 5; a lagging copy has not seen snapshot 1 yet
         let late = numbered(change(&[("main", Some(1))], &[2]), 6);
         let at = |last_sequence, chain: &[i64]| stands(&late, Table { last_sequence, ..table(None, chain) });
-        assert_eq!([at(4, &[7, 8]), at(5, &[7, 8]), at(6, &[7, 8])], [Stand::Open, Stand::Absent, Stand::Absent]);
-        assert_eq!(at(4, &[1, 8]), Stand::Open);
+        assert_eq!([at(4, &[7, 8]), at(5, &[7, 8]), at(6, &[7, 8])], [Stand::Open, Stand::Open, Stand::Absent]);
+        assert_eq!([at(4, &[1, 8]), at(5, &[1, 8])], [Stand::Open, Stand::Open]);
         // format 1 numbers nothing: only a parent that is known was there before
         let unnumbered = change(&[("main", Some(1))], &[2]);
         assert_eq!(stands(&unnumbered, table(None, &[7, 8])), Stand::Open);
         assert_eq!(stands(&unnumbered, table(None, &[1, 8])), Stand::Absent);
+    }
+
+    #[test]
+    fn a_ref_that_was_rolled_back_may_come_forward_again_and_proves_nothing() {
+        // made for snapshot 1, whose number was 5; main stands at its parent 0 now, and no number was given since
+        let queued = numbered(change(&[("main", Some(1))], &[2]), 6);
+        let rolled_back = |last_sequence| Table { last_sequence, ..table(None, &[0]) };
+        assert_eq!([5, 6].map(|last| stands(&queued, rolled_back(last))), [Stand::Open, Stand::Absent]);
     }
 
     fn asserting(current: Current) -> Change {

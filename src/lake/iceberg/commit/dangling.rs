@@ -27,9 +27,9 @@ const PARALLEL_READS: usize = 8;
 /// file that will be live is covered by it:
 /// * one of a partition: no remaining file of that partition, nor an output,
 ///   by the scope rules;
-/// * a position delete of one data file: that file is an input or, where it is of
+/// * a position delete: the data files that it names are inputs or, where they are of
 ///   no partition that is known here, live nowhere in the table: some engines join
-///   such a delete by the path alone;
+///   position deletes by the path alone;
 /// * a global one: no older data file in any partition of any spec.
 ///
 /// So a delete newer than the planned snapshot stays: outputs carry an older
@@ -48,17 +48,22 @@ pub async fn find(table: &IcebergTable, head: &Head, state: &State, plan: &Plan,
                     dangling.push(delete.clone());
                 }
             }
-            Content::PositionDeletes => match sole_target(table, reaching).await? {
-                Sole::File(target) if !staying.inputs.contains(&target) => astray.push((target, delete)),
-                Sole::File(_) | Sole::None => dangling.push(delete.clone()),
-                Sole::NotKnown => {}
-            },
+            Content::PositionDeletes => {
+                // one that cannot be read stays
+                let Some(mut named) = named_by(table, reaching).await? else { continue };
+                named.retain(|target| !staying.inputs.contains(target));
+                match named.is_empty() {
+                    true => dangling.push(delete.clone()),
+                    false => astray.push((named, delete)),
+                }
+            }
             _ => dangling.push(delete.clone()),
         }
     }
-    let live = live_among(table, head, astray.iter().map(|(target, _)| target).collect()).await?;
-    let gone = astray.into_iter().filter(|(target, delete)| live.get(target).is_none_or(|file| *file > delete.data_sequence));
-    dangling.extend(gone.map(|(_, delete)| delete.clone()));
+    let live = live_among(table, head, astray.iter().flat_map(|(named, _)| named).collect()).await?;
+    let gone =
+        astray.iter().filter(|(named, delete)| named.iter().all(|target| live.get(target).is_none_or(|file| *file > delete.data_sequence)));
+    dangling.extend(gone.map(|(_, delete)| (*delete).clone()));
     Ok(dangling)
 }
 
@@ -98,35 +103,19 @@ impl Staying {
     }
 }
 
-/// The one data file that a position delete names.
-#[derive(Debug, PartialEq, Eq)]
-enum Sole {
-    /// This one.
-    File(Location),
-    /// It names several, or none: it is joined by its partition.
-    None,
-    /// The file cannot be read.
-    NotKnown,
-}
-
-async fn sole_target(table: &IcebergTable, reaching: &Reaching) -> Result<Sole> {
+/// The data files that a position delete names; `None` when it cannot be read.
+async fn named_by(table: &IcebergTable, reaching: &Reaching) -> Result<Option<HashSet<Location>>> {
+    let locations = |paths: &BTreeSet<Arc<str>>| paths.iter().map(|path| Location::parse(path)).collect();
     let read = match &reaching.targets {
-        Targets::Named(paths) => return Ok(sole(paths)),
-        Targets::Older => return Ok(Sole::None),
+        Targets::Named(paths) => return Ok(Some(locations(paths))),
+        Targets::Older => return Ok(Some(HashSet::new())),
         Targets::Unread => targets::read(&Store::new(&table.loaded.io), &reaching.delete.key.path).await,
     };
     match read {
-        Ok(paths) => Ok(sole(&paths)),
-        Err(Error::NotFound { .. }) => Ok(Sole::NotKnown),
-        Err(Error::Refused(refused)) if refused.refusal == Refusal::Damaged => Ok(Sole::NotKnown),
+        Ok(paths) => Ok(Some(locations(&paths))),
+        Err(Error::NotFound { .. }) => Ok(None),
+        Err(Error::Refused(refused)) if refused.refusal == Refusal::Damaged => Ok(None),
         Err(error) => Err(error),
-    }
-}
-
-fn sole(paths: &BTreeSet<Arc<str>>) -> Sole {
-    match paths.first() {
-        Some(path) if paths.len() == 1 => Sole::File(Location::parse(path)),
-        _ => Sole::None,
     }
 }
 
@@ -219,12 +208,5 @@ mod tests {
         assert!(staying(&[("f", 2)], None).covered_by(&delete(2, false, Targets::Unread)));
         assert!(!staying(&[("f", 3)], None).covered_by(&delete(2, false, Targets::Unread)));
         assert!(!staying(&[], None).covered_by(&delete(2, false, Targets::Unread)));
-    }
-
-    #[test]
-    fn a_delete_that_names_several_files_has_no_sole_target() {
-        let of = |paths: &[&str]| sole(&paths.iter().map(|p| Arc::from(*p)).collect());
-        assert_eq!(of(&["s3a://b/f1"]), Sole::File(Location::parse("s3://b/f1")));
-        assert_eq!([of(&["f1", "f2"]), of(&[])], [Sole::None, Sole::None]);
     }
 }
