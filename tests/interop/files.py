@@ -28,7 +28,7 @@ def checked(paths):
     return found, blooms
 
 
-def told(paths):
+def told(paths, tells):
     """What every row group of all files tells of each column, apart from the values: only what all of them tell counts."""
     every = {}
     for footer in map(pq.read_metadata, paths):
@@ -38,15 +38,23 @@ def told(paths):
     return {path: set.intersection(*each) for path, each in every.items()}
 
 
+def is_null(chunk):
+    return chunk.statistics is not None and chunk.statistics.null_count == chunk.num_values
+
+
 def tells(chunk):
-    """Nulls alone have no bounds, and below a list or map parquet-rs makes no index of them."""
+    """Nulls alone have no bounds."""
     statistics = chunk.statistics
-    null = statistics is not None and statistics.null_count == chunk.num_values
     found = {
-        "column index": chunk.has_column_index or null and "." in chunk.path_in_schema, "offset index": chunk.has_offset_index, "statistics": statistics is not None,
-        "null count": statistics is not None and statistics.has_null_count, "bounds": null or statistics is not None and is_bounded(chunk),
+        "column index": chunk.has_column_index, "offset index": chunk.has_offset_index, "statistics": statistics is not None,
+        "null count": statistics is not None and statistics.has_null_count, "bounds": is_null(chunk) or statistics is not None and is_bounded(chunk),
     }
     return {name for name, there in found.items() if there}
+
+
+def need_tell(chunk):
+    """Below a list or map parquet-rs makes no index of nulls alone."""
+    return tells(chunk) | ({"column index"} if is_null(chunk) and "." in chunk.path_in_schema else set())
 
 
 def is_bounded(chunk):
@@ -58,8 +66,8 @@ def is_bounded(chunk):
 
 def lost(inputs, outputs):
     """What all inputs tell of a column and not all outputs: by the column."""
-    after = told(outputs)
-    losses = {path: before - after[path] for path, before in told(inputs).items() if path in after}
+    after = told(outputs, need_tell)
+    losses = {path: before - after[path] for path, before in told(inputs, tells).items() if path in after}
     return {path: loss for path, loss in losses.items() if loss}
 
 
