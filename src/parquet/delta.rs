@@ -92,6 +92,18 @@ fn size(rest: &mut &[u8]) -> Result<usize, Fault> {
     usize::try_from(varint(rest)?).map_err(|_| odd())
 }
 
+/// Whether the lengths and differences of a page state as many values as are
+/// `present`: some readers take no notice, others refuse the page.
+pub fn states(encoding: Encoding, bytes: &[u8], present: u32) -> bool {
+    let count = present as usize;
+    let streams = match encoding {
+        Encoding::DELTA_BINARY_PACKED | Encoding::DELTA_LENGTH_BYTE_ARRAY => 1,
+        Encoding::DELTA_BYTE_ARRAY => 2,
+        _ => 0,
+    };
+    (0..streams).try_fold(bytes, |rest, _| numbers(rest, count).map(|(_, rest)| rest)).is_ok()
+}
+
 /// Takes `count` numbers packed by their differences; and what follows them. They
 /// add up modulo 2⁶⁴: whoever has fewer bits takes the lower ones.
 fn numbers(bytes: &[u8], count: usize) -> Result<(Vec<i64>, &[u8]), Fault> {

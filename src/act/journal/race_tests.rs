@@ -102,17 +102,16 @@ fn of_two_processes_never_both_lease_a_file_or_commit_to_a_table() {
 
 #[test]
 fn of_two_handles_in_one_process_neither_does() {
-    let folder = tempfile::tempdir().unwrap();
-    let handles = ["a", "b"].map(|id| {
-        let folder = folder.path().to_owned();
-        std::thread::spawn(move || run(&folder, id))
+    let met = (0..50).any(|_| {
+        let folder = tempfile::tempdir().unwrap();
+        let handles = ["a", "b"].map(|id| {
+            let folder = folder.path().to_owned();
+            std::thread::spawn(move || run(&folder, id))
+        });
+        let refused = handles.map(|handle| handle.join().unwrap());
+        refused.iter().any(|(leases, _)| *leases > 0) && refused.iter().any(|(_, places)| *places > 0)
     });
-    let mut refused = (0, 0);
-    for handle in handles {
-        let (leases, places) = handle.join().unwrap();
-        refused = (refused.0 + leases, refused.1 + places);
-    }
-    assert!(refused.0 > 0 && refused.1 > 0, "they never met: {refused:?}");
+    assert!(met, "the handles never met");
 }
 
 #[tokio::test]

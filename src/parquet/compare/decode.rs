@@ -1,6 +1,7 @@
 //! Values in encodings that the proof does not read itself, decoded by the `parquet`
 //! crate: by other code than that which cuts such pages.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type as Node};
 
 use super::Trouble;
 use super::open::Column;
+use crate::parquet::delta;
 
 /// Values decoded at a time.
 const BATCH: usize = 1024;
@@ -28,17 +30,12 @@ pub fn plain(encoding: Encoding, bytes: &[u8], present: u32, column: &Column, mo
     if present as usize > most / column.width.unwrap_or(4) {
         return Err(too_large(most));
     }
-    let values = Values { encoding, bytes, present, column, most };
-    match column.physical {
-        Type::INT32 => values.all::<Int32Type>(),
-        Type::INT64 => values.all::<Int64Type>(),
-        Type::INT96 => values.all::<Int96Type>(),
-        Type::FLOAT => values.all::<FloatType>(),
-        Type::DOUBLE => values.all::<DoubleType>(),
-        Type::BYTE_ARRAY => values.all::<ByteArrayType>(),
-        Type::FIXED_LEN_BYTE_ARRAY => values.all::<FixedLenByteArrayType>(),
-        Type::BOOLEAN => Err(unfit(encoding, "booleans")),
+    if !delta::states(encoding, bytes, present) {
+        return Err(Trouble::wrong("a page states another count of values than its levels"));
     }
+    let values = Values { encoding, bytes, present, column, most };
+    // the crate's decoders panic on some damaged pages
+    catch_unwind(AssertUnwindSafe(|| values.of_type())).unwrap_or_else(|_| Err(Trouble::wrong("the values of a page cannot be decoded")))
 }
 
 struct Values<'a> {
@@ -50,6 +47,19 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
+    fn of_type(&self) -> Result<Vec<u8>, Trouble> {
+        match self.column.physical {
+            Type::INT32 => self.all::<Int32Type>(),
+            Type::INT64 => self.all::<Int64Type>(),
+            Type::INT96 => self.all::<Int96Type>(),
+            Type::FLOAT => self.all::<FloatType>(),
+            Type::DOUBLE => self.all::<DoubleType>(),
+            Type::BYTE_ARRAY => self.all::<ByteArrayType>(),
+            Type::FIXED_LEN_BYTE_ARRAY => self.all::<FixedLenByteArrayType>(),
+            Type::BOOLEAN => Err(unfit(self.encoding, "booleans")),
+        }
+    }
+
     fn all<T: DataType>(&self) -> Result<Vec<u8>, Trouble> {
         let said = |error: ParquetError| match error {
             ParquetError::NYI(why) => unfit(self.encoding, &why),
