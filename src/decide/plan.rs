@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::budget::{bound_for, largest_job};
 use super::select::{self, Estimate, TierSet};
 use crate::model::decision::{Decision, Reason, Verdict};
-use crate::model::file::{Content, FileKey};
+use crate::model::file::FileKey;
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::layout::{SizeScale, TIERS, Tier};
 use crate::model::plan::{LiveDelete, LiveFile, Plan, ScopeFiles};
@@ -206,10 +206,6 @@ fn join(inputs: &[LiveFile], deletes: &BTreeMap<FileKey, LiveDelete>) -> Result<
                 let detail = format!("{} is said to apply to {} and is not among the partition's deletes", key.path, input.path);
                 return Err(Reason::Refused(Refused::new(Refusal::Damaged, detail)));
             };
-            if delete.content == Content::DeletionVector {
-                let detail = format!("a deletion vector in {} applies to {}", key.path, input.path);
-                return Err(Reason::Refused(Refused::new(Refusal::DeletionVector, detail)));
-            }
             joined.insert(key.clone(), delete.clone());
         }
     }

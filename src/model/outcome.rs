@@ -37,7 +37,7 @@ pub enum Conflict {
     /// again, apply again.
     MetadataMoved,
     /// The deletes that apply to our inputs are more, or fewer, than those that
-    /// were applied: plan again.
+    /// were applied, or their rows were given ids: plan again.
     DeletesChanged {
         /// The first files concerned.
         files: Vec<String>,

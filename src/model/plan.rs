@@ -23,6 +23,10 @@ pub struct LiveFile {
     pub data_sequence: i64,
     /// The sort order that its writer claims, if any.
     pub sort_order_id: Option<i32>,
+    /// The id of its first row, from which those of rows without a stored one count
+    /// (format v3); `None` before the first commit that gave it one.
+    #[serde(default)]
+    pub first_row_id: Option<i64>,
     /// Keys of the deletes that apply by the specification's scope rules,
     /// ascending.
     pub deletes: Vec<FileKey>,
@@ -115,7 +119,8 @@ impl Plan {
     ///
     /// Invariants checked:
     /// * every input is live, with the size, row count and data sequence number
-    ///   that were planned;
+    ///   that were planned, and with the row ids: a commit that gave it its first ones
+    ///   makes it another to readers of changes;
     /// * the deletes that apply to each input are exactly those planned: one
     ///   more would be undone by the rewrite, one fewer (a rollback) would stay
     ///   applied for ever. Equality deletes newer than the planned snapshot are
@@ -200,7 +205,7 @@ mod tests {
 
     fn file(path: &str, deletes: &[&str]) -> LiveFile {
         let deletes = deletes.iter().map(|d| key(d)).collect();
-        LiveFile { path: path.into(), bytes: 10, records: 3, data_sequence: 2, sort_order_id: None, deletes }
+        LiveFile { path: path.into(), bytes: 10, records: 3, data_sequence: 2, sort_order_id: None, first_row_id: None, deletes }
     }
 
     fn delete(path: &str, content: Content, data_sequence: i64) -> (FileKey, LiveDelete) {
@@ -269,6 +274,12 @@ mod tests {
         assert_eq!(plan().check(&now(vec![file("f", &[])], &[])), changed());
         let d6 = delete("d6", Content::EqualityDeletes, 6);
         assert_eq!(plan().check(&now(vec![file("f", &["d6"])], &[d6])), changed());
+    }
+
+    #[test]
+    fn a_file_that_was_given_row_ids_meanwhile_is_planned_again() {
+        let given = LiveFile { first_row_id: Some(7), ..file("f", &["d5"]) };
+        assert_eq!(plan().check(&now(vec![given], &[delete("d5", Content::EqualityDeletes, 5)])), changed());
     }
 
     #[test]

@@ -30,14 +30,14 @@ macro_rules! refusals {
 }
 
 refusals! {
-    /// Format version 3 (row lineage, deletion vectors) or newer.
+    /// A format version newer than 3, or what no reader of ours knows of version 3.
     FormatVersion = "format-version": "compact it with an engine that writes this format",
     /// Encryption keys in the metadata, or key metadata on a file.
     Encrypted = "encrypted": "compact it with an engine that holds the keys",
     /// A live data file that is not Parquet.
     FileFormat = "file-format": "compact it with the engine that wrote it, or rewrite it as Parquet",
-    /// A deletion vector applies to an input.
-    DeletionVector = "deletion-vector": "compact it with the engine that wrote the vector",
+    /// A deletion vector applies to an input of a table whose format has none.
+    DeletionVector = "deletion-vector": "raise the table to format version 3, or compact it with the engine that wrote the vector",
     /// A position delete names an input, but lies in another partition or spells the
     /// path otherwise: some engines apply it and some do not.
     StrayDelete = "stray-delete": "delete these rows again with the engine whose reading is right, or let it rewrite the data file",

@@ -278,7 +278,7 @@ async fn a_refusal_says_what_was_refused() {
 }
 
 #[tokio::test]
-async fn a_column_that_gives_old_rows_a_value_is_refused_by_name() {
+async fn a_column_that_gives_old_rows_a_value_before_format_3_is_refused_by_name() {
     let place = Place::new("");
     let table = small(&place).await;
     let added = NestedField::optional(9, "d", Type::Primitive(PrimitiveType::Long));

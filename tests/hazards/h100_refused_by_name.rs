@@ -1,15 +1,13 @@
 //! H100 on real manifests: vectors of several partitions in one Puffin file that is
 //! named like a data file, each entry with the size of the whole file. They are
-//! counted by blob, and the table is refused by name and left as it is.
+//! counted by blob, told apart by blob, and refused by name where there is none.
 
 use std::sync::Arc;
 
 use afterwrite::act::{Act, KillSwitch, MemoryJournal, Ports, Role, Settings, Verdict};
-use afterwrite::lake::Error;
 use afterwrite::lake::clock::{SystemChance, SystemClock};
 use afterwrite::lake::iceberg::lake::Lake;
 use afterwrite::lake::iceberg::scope;
-use afterwrite::model::plan::{Bound, LiveFile, Plan};
 use afterwrite::model::refusal::Refusal;
 use iceberg::spec::{DataContentType, DataFileBuilder, DataFileFormat};
 
@@ -68,38 +66,15 @@ async fn h100_vectors_of_one_file_are_counted_by_blob_from_real_manifests() {
 }
 
 #[tokio::test]
-async fn h100_a_table_with_shared_vectors_is_refused_by_name_and_left_alone() {
+async fn h100_vectors_of_one_file_are_told_apart_and_one_that_is_none_is_refused_by_name() {
     let (t, files, puffin) = table().await;
     let table = t.load().await;
-    assert_eq!(table.view.refused.iter().map(|r| r.refusal).collect::<Vec<_>>(), [Refusal::FormatVersion]);
-    // the partition is refused for itself as well, whatever the version
-    match scope::read(&table, &files[0].partition).await {
-        Err(Error::Refused(refused)) => assert_eq!((refused.refusal, refused.detail.contains(&puffin)), (Refusal::DeletionVector, true)),
-        other => panic!("{other:?}"),
-    }
-    // and a job that is asked for all the same ends before it writes
-    let head = t.head().await;
-    let input = |f: &File| LiveFile {
-        path: f.path.as_str().into(),
-        bytes: f.data.file_size_in_bytes(),
-        records: f.data.record_count(),
-        data_sequence: 1,
-        sort_order_id: None,
-        deletes: vec![],
-    };
-    let plan = Plan {
-        table: table.view.ident,
-        name: table.view.name.clone(),
-        reference: "main".into(),
-        snapshot_id: head,
-        sequence_number: 4,
-        scope: files[0].partition.clone(),
-        reason: "request".into(),
-        inputs: vec![input(&files[0]), input(&files[1])],
-        deletes: vec![],
-        target_file_size: 1 << 20,
-        bound: Bound { gb_hours: 1.0, millis: 60_000, memory: 64 << 20 },
-    };
+    assert_eq!(table.view.refused, []);
+    let scope = scope::read(&table, &files[0].partition).await.unwrap();
+    let offsets: Vec<_> = scope.files.iter().map(|file| file.deletes.iter().map(|key| key.offset).collect::<Vec<_>>()).collect();
+    assert_eq!(offsets, [[Some(4)], [Some(34)]]);
+    // the file is no Puffin file: a job that is asked for ends before it writes
+    let (head, plan) = (t.head().await, t.plan_all(&files[0]).await);
     let ports = Ports {
         format: Arc::new(Lake::new([Arc::clone(&t.port)])),
         journal: Arc::new(MemoryJournal::default()),
@@ -108,7 +83,7 @@ async fn h100_a_table_with_shared_vectors_is_refused_by_name_and_left_alone() {
     };
     let act = Act::start(ports, Role::Command, Settings::default(), KillSwitch::default()).await.unwrap();
     match act.run(&plan, None).await.verdict {
-        Verdict::Refused { refused } => assert_eq!(refused.refusal, Refusal::FormatVersion),
+        Verdict::Refused { refused } => assert_eq!((refused.refusal, refused.detail.contains(&puffin)), (Refusal::Damaged, true)),
         other => panic!("{other:?}"),
     }
     assert_eq!(t.head().await, head);

@@ -60,7 +60,8 @@ impl World {
     pub fn append(&mut self, bytes: u64, records: u64) {
         self.sequence += 1;
         let path = self.path();
-        let file = LiveFile { path, bytes, records, data_sequence: self.sequence, sort_order_id: None, deletes: vec![] };
+        let file =
+            LiveFile { path, bytes, records, data_sequence: self.sequence, sort_order_id: None, first_row_id: None, deletes: vec![] };
         self.files.push(Held { file, rewrites: 0 });
     }
 
@@ -220,6 +221,7 @@ impl World {
                 records: share(records),
                 data_sequence: sequence,
                 sort_order_id: None,
+                first_row_id: None,
                 deletes: vec![],
             };
             self.files.push(Held { file, rewrites });

@@ -218,16 +218,21 @@ async fn physical_types_of_other_writers_are_read() {
 }
 
 #[tokio::test]
-async fn a_deletion_vector_is_refused() {
+async fn a_deletion_vector_that_is_none_is_damage() {
     let mut lake = Lake::id_v();
     lake.append(1, &[row(1, "a")]);
     lake.delete_ids(2, &[Some(1)]);
     let table = lake.table().await;
     let mut plan = lake.plan();
+    // Parquet where a vector should be
     plan.deletes[0].content = afterwrite::model::file::Content::DeletionVector;
-    let result = super::read_plan(&table, &plan).await;
-    let Err(Error::Refused(refused)) = result else { panic!("{result:?}") };
-    assert_eq!(refused.refusal, Refusal::DeletionVector);
+    for offset in [None, Some(0)] {
+        plan.deletes[0].key.offset = offset;
+        plan.inputs[0].deletes = vec![plan.deletes[0].key.clone()];
+        let result = super::read_plan(&table, &plan).await;
+        let Err(Error::Refused(refused)) = result else { panic!("{result:?}") };
+        assert_eq!(refused.refusal, Refusal::Damaged);
+    }
 }
 
 #[tokio::test]

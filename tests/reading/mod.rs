@@ -415,6 +415,7 @@ fn live_file(placed: &Placed, deletes: &[LiveDelete]) -> LiveFile {
         records: placed.file.record_count(),
         data_sequence: placed.sequence,
         sort_order_id: None,
+        first_row_id: None,
         deletes: deletes.iter().filter(reaches).map(|d| d.key.clone()).collect(),
     }
 }

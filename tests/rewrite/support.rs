@@ -144,7 +144,7 @@ pub fn primitive(kind: PrimitiveType) -> Type {
 }
 
 pub fn live(path: &str, bytes: u64, records: u64) -> LiveFile {
-    LiveFile { path: path.into(), bytes, records, data_sequence: 1, sort_order_id: None, deletes: Vec::new() }
+    LiveFile { path: path.into(), bytes, records, data_sequence: 1, sort_order_id: None, first_row_id: None, deletes: Vec::new() }
 }
 
 pub fn plan(inputs: Vec<LiveFile>, target: u64, memory: u64) -> Plan {

@@ -16,8 +16,15 @@ use crate::model::plan::{Bound, LiveFile, Plan};
 
 /// A plan on table `n` of files of 10 bytes.
 pub(crate) fn plan(n: u128, files: &[&str]) -> Plan {
-    let file =
-        |path: &&str| LiveFile { path: Arc::from(*path), bytes: 10, records: 2, data_sequence: 1, sort_order_id: None, deletes: vec![] };
+    let file = |path: &&str| LiveFile {
+        path: Arc::from(*path),
+        bytes: 10,
+        records: 2,
+        data_sequence: 1,
+        sort_order_id: None,
+        first_row_id: None,
+        deletes: vec![],
+    };
     Plan {
         table: TableIdent::iceberg(Uuid::from_u128(n)),
         name: TableName::new("lake", "sales", &format!("t{n}")),

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::decide::judge;
 use crate::decide::testing::{Given, MIB};
+use crate::model::file::Content;
 use crate::model::partition::PartitionKey;
 use crate::model::plan::Bound;
 
@@ -29,6 +30,7 @@ fn scope(files: &[(&str, u64, &[&str])]) -> ScopeFiles {
             records: 1000,
             data_sequence: place as i64,
             sort_order_id: None,
+            first_row_id: None,
             deletes,
         });
     }
@@ -74,8 +76,24 @@ fn a_plan_names_everything_that_it_stands_on() {
 #[test]
 fn only_the_full_tier_is_taken() {
     let mut scope = small(8, MIB);
-    scope.files.push(LiveFile { path: "g".into(), bytes: 40 * MIB, records: 1, data_sequence: 1, sort_order_id: None, deletes: vec![] });
-    scope.files.push(LiveFile { path: "h".into(), bytes: 500 * MIB, records: 1, data_sequence: 1, sort_order_id: None, deletes: vec![] });
+    scope.files.push(LiveFile {
+        path: "g".into(),
+        bytes: 40 * MIB,
+        records: 1,
+        data_sequence: 1,
+        sort_order_id: None,
+        first_row_id: None,
+        deletes: vec![],
+    });
+    scope.files.push(LiveFile {
+        path: "h".into(),
+        bytes: 500 * MIB,
+        records: 1,
+        data_sequence: 1,
+        sort_order_id: None,
+        first_row_id: None,
+        deletes: vec![],
+    });
     let made = make(&Policy::default(), &small_files(), &scope).unwrap();
     assert_eq!(made[0].inputs.len(), 8);
     assert!(made[0].inputs.iter().all(|f| f.bytes == MIB));
@@ -195,11 +213,16 @@ fn deletes_on_merged_files_are_joined_whatever_the_cause() {
 }
 
 #[test]
-fn a_deletion_vector_on_an_input_is_refused_by_name() {
-    let mut scope = scope(&[("a", MIB, &["dv"])]);
-    scope.deletes.get_mut(&key("dv")).unwrap().content = Content::DeletionVector;
-    let refused = Refused::new(Refusal::DeletionVector, "a deletion vector in dv applies to a");
-    assert_eq!(make(&Policy::default(), &Cause::Request, &scope), Err(Reason::Refused(refused)));
+fn deletion_vectors_are_joined_by_their_place_in_a_shared_file() {
+    let mut scope = scope(&[("a", MIB, &[]), ("b", MIB, &[])]);
+    let vector = |offset| FileKey { path: "dv".into(), offset: Some(offset) };
+    for (file, offset) in scope.files.iter_mut().zip([4, 40]) {
+        file.deletes.push(vector(offset));
+        let delete = LiveDelete { key: vector(offset), content: Content::DeletionVector, bytes: 36, records: 1, data_sequence: 9 };
+        scope.deletes.insert(vector(offset), delete);
+    }
+    let made = make(&Policy::default(), &Cause::Request, &scope).unwrap();
+    assert_eq!(made[0].deletes.iter().map(|d| d.key.offset).collect::<Vec<_>>(), [Some(4), Some(40)]);
 }
 
 #[test]

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use iceberg::spec::{NestedFieldRef, PrimitiveType, TableMetadata, Type};
 
+use super::lineage;
+
 /// What files hold that were written under a table's current schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns {
@@ -12,13 +14,16 @@ pub struct Columns {
     fields: BTreeMap<i32, Option<PrimitiveType>>,
     /// The highest field id that the table had given out.
     last: i32,
+    /// Whether rows have their lineage beside them.
+    lineage: bool,
 }
 
 impl Columns {
     /// Those of the table's current schema.
     pub fn of(metadata: &TableMetadata) -> Self {
         let fields = metadata.current_schema().field_id_to_fields();
-        Self { fields: fields.iter().map(|(id, field)| (*id, primitive(field))).collect(), last: metadata.last_column_id() }
+        let fields = fields.iter().map(|(id, field)| (*id, primitive(field))).collect();
+        Self { fields, last: metadata.last_column_id(), lineage: lineage::is_kept(metadata) }
     }
 
     /// Whether rows have the same value in this field before and after the
@@ -30,7 +35,8 @@ impl Columns {
 
     /// Names of the columns that would read otherwise under the table's schema as
     /// it is now: those that were dropped when the files were written and have come
-    /// back, and those of another type. Ascending by field id.
+    /// back, and those of another type, ascending by field id; behind them that of row
+    /// ids, where the table has come to keep lineage since.
     pub fn changed(&self, now: &TableMetadata) -> Vec<String> {
         let fields: BTreeMap<i32, &NestedFieldRef> =
             now.current_schema().field_id_to_fields().iter().map(|(id, field)| (*id, field)).collect();
@@ -38,7 +44,9 @@ impl Columns {
             Some(written) => *written != primitive(field),
             None => !self.keep(id),
         };
-        fields.into_iter().filter(|(id, field)| differs(*id, field)).map(|(_, field)| field.name.clone()).collect()
+        let upgraded = lineage::is_kept(now) && !self.lineage;
+        let ids = lineage::COLUMNS.iter().take(1).filter(|_| upgraded).map(|(_, name)| (*name).to_owned());
+        fields.into_iter().filter(|(id, field)| differs(*id, field)).map(|(_, field)| field.name.clone()).chain(ids).collect()
     }
 }
 

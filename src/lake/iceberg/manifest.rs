@@ -60,6 +60,10 @@ pub struct ScanEntry {
     pub equality_ids: Vec<i32>,
     /// The sort order that the writer claims, if any.
     pub sort_order_id: Option<i32>,
+    /// The id of a data file's first row (format v3), as the entry itself states it:
+    /// one that leaves it out counts on from the manifest's, which only the manifest
+    /// list knows.
+    pub first_row_id: Option<i64>,
     /// The one data file that a deletion vector, or a position-delete file
     /// written for one data file, refers to.
     pub referenced_data_file: Option<Arc<str>>,

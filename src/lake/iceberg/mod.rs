@@ -6,6 +6,7 @@ pub mod columns;
 pub mod commit;
 pub mod hash;
 pub mod lake;
+pub mod lineage;
 pub mod manifest;
 pub mod metrics;
 pub mod port;

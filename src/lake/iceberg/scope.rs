@@ -15,6 +15,7 @@ use iceberg::spec::{ManifestContentType, ManifestFile};
 
 use self::head::Head;
 use self::rules::{Reaching, Targets};
+use super::lineage;
 use super::manifest::{self, FileFormat, ScanEntry};
 use super::store::Store;
 use super::table::IcebergTable;
@@ -44,15 +45,17 @@ pub async fn read(table: &IcebergTable, scope: &PartitionKey) -> Result<ScopeFil
 /// * equality delete: its data sequence number is strictly greater than the
 ///   file's, and it is of the same spec and tuple, or its spec is unpartitioned
 ///   (only void fields counts), which reaches every partition of every spec;
-/// * position delete: equal or greater, same spec and tuple, and it names the
-///   path, as the data file's entry spells it.
+/// * position delete or deletion vector: equal or greater, same spec and tuple, and
+///   it names the path, as the data file's entry spells it; a vector takes the place
+///   of every position delete of its file.
 ///
 /// A branch without snapshot has snapshot id −1 and no files.
 ///
 /// # Errors
 /// Refusals, each naming the file: `file-format` (a live file of the partition,
-/// or a delete that reaches it, is not Parquet), `encrypted`, `deletion-vector`,
-/// `damaged` (a data file that is live twice), `stray-delete` (a position delete
+/// or a delete that reaches it, is not Parquet), `encrypted`, `deletion-vector`
+/// (in a table whose format has none), `damaged` (a data file that is live twice, or
+/// to which two vectors apply), `stray-delete` (a position delete or vector
 /// names a file of the partition in another spelling, or from another spec or
 /// tuple). Store errors.
 pub async fn read_many(table: &IcebergTable, scopes: &[PartitionKey]) -> Result<Vec<ScopeFiles>> {
@@ -116,7 +119,8 @@ pub async fn read_states(table: &IcebergTable, head: &Head, scopes: &[PartitionK
     let mut scans = Vec::new();
     for (home, m) in head.manifests.iter().enumerate().filter(|(_, m)| concerns(table, m, scopes)) {
         scans.push(async move {
-            let entries = manifest::scan(table, &head::reference(m)).await?;
+            let mut entries = manifest::scan(table, &head::reference(m)).await?;
+            lineage::inherit(&mut entries, m.first_row_id);
             Ok::<_, Error>(find(table, home, entries, places))
         });
     }
@@ -135,7 +139,7 @@ pub async fn read_states(table: &IcebergTable, head: &Head, scopes: &[PartitionK
     let store = Store::new(&table.loaded.io);
     let mut states = Vec::with_capacity(scopes.len());
     for (scope, part) in scopes.iter().zip(parts) {
-        let state = part.join(scope, &global, &store).await?;
+        let state = part.join(scope, &global, &store, lineage::is_kept(&table.loaded.metadata)).await?;
         stray::refuse(scope, &state.files, &state.reaching, &aimed)?;
         states.push(state);
     }
@@ -185,7 +189,7 @@ fn find(table: &IcebergTable, home: usize, entries: Vec<ScanEntry>, places: &Pla
         if entry.entry.status == EntryStatus::Deleted {
             continue;
         }
-        if entry.entry.content == Content::PositionDeletes {
+        if matches!(entry.entry.content, Content::PositionDeletes | Content::DeletionVector) {
             found.positions.push(entry.clone());
         }
         let spec_id = entry.entry.partition.spec_id;
@@ -206,7 +210,8 @@ struct Part {
 }
 
 impl Part {
-    async fn join(self, scope: &PartitionKey, global: &[(usize, ScanEntry)], store: &Store) -> Result<State> {
+    /// `vectors`: whether the table's format has deletion vectors.
+    async fn join(self, scope: &PartitionKey, global: &[(usize, ScanEntry)], store: &Store, vectors: bool) -> Result<State> {
         let mut files = Vec::with_capacity(self.data.len());
         let (mut homes, mut equality_ids) = (HashMap::new(), HashMap::new());
         for (home, entry) in &self.data {
@@ -220,6 +225,10 @@ impl Part {
         let mut reaching = Vec::with_capacity(self.deletes.len() + global.len());
         let own = self.deletes.iter().map(|e| (e, false));
         for ((home, entry), global) in own.chain(global.iter().map(|e| (e, true))) {
+            if entry.entry.content == Content::DeletionVector {
+                readable(entry)?;
+                allowed(entry, vectors)?;
+            }
             let mut targets = known_targets(entry);
             // One that is older than every file applies to none: not worth a read.
             if targets == Targets::Unread && lowest.is_some_and(|l| l <= entry.sequence_number) {
@@ -233,6 +242,7 @@ impl Part {
             }
         }
         rules::join(&mut files, &reaching);
+        refuse_second_vectors(&files, &reaching)?;
         refuse_unreadable(self.deletes.iter().chain(global).map(|(_, e)| e), &files)?;
         Ok(State { scope: scope.clone(), files, reaching, homes, equality_ids })
     }
@@ -263,13 +273,34 @@ fn readable(entry: &ScanEntry) -> Result<()> {
     if entry.encrypted {
         return refuse(Refusal::Encrypted, "has key metadata");
     }
-    if entry.entry.content == Content::DeletionVector || entry.format == FileFormat::Puffin {
-        return refuse(Refusal::DeletionVector, "a deletion vector applies");
+    if entry.entry.content == Content::DeletionVector {
+        return match entry.referenced_data_file {
+            Some(_) => Ok(()),
+            None => refuse(Refusal::Damaged, "a deletion vector that names no data file"),
+        };
     }
     if entry.format != FileFormat::Parquet {
         return refuse(Refusal::FileFormat, &format!("is {:?}, not Parquet", entry.format));
     }
     Ok(())
+}
+
+/// Refuses a vector in a table whose format has none.
+fn allowed(entry: &ScanEntry, vectors: bool) -> Result<()> {
+    match vectors {
+        true => Ok(()),
+        false => Err(Refused::new(Refusal::DeletionVector, format!("{}: a deletion vector before format 3", entry.entry.key.path)).into()),
+    }
+}
+
+/// Refuses a data file to which two vectors apply: readers differ in what they do.
+fn refuse_second_vectors(files: &[LiveFile], reaching: &[Reaching]) -> Result<()> {
+    let vectors: HashSet<&FileKey> =
+        reaching.iter().filter(|r| r.delete.content == Content::DeletionVector).map(|r| &r.delete.key).collect();
+    match files.iter().find(|f| f.deletes.iter().filter(|key| vectors.contains(key)).count() > 1) {
+        Some(file) => Err(Error::damaged(&file.path, "two deletion vectors apply to it")),
+        None => Ok(()),
+    }
 }
 
 fn live_file(entry: &ScanEntry) -> LiveFile {
@@ -279,6 +310,7 @@ fn live_file(entry: &ScanEntry) -> LiveFile {
         records: entry.entry.records,
         data_sequence: entry.sequence_number,
         sort_order_id: entry.sort_order_id,
+        first_row_id: entry.first_row_id,
         deletes: Vec::new(),
     }
 }
@@ -326,6 +358,7 @@ mod tests {
             format: FileFormat::Parquet,
             equality_ids: vec![],
             sort_order_id: None,
+            first_row_id: None,
             referenced_data_file: None,
             path_lower: None,
             path_upper: None,
@@ -349,7 +382,11 @@ mod tests {
         assert_eq!(found, [Some(Refusal::FileFormat); 3]);
         assert_eq!(refused(&ScanEntry { encrypted: true, ..entry(Content::Data) }), Some(Refusal::Encrypted));
         let vector = ScanEntry { format: FileFormat::Puffin, ..entry(Content::DeletionVector) };
-        assert_eq!(refused(&vector), Some(Refusal::DeletionVector));
+        assert_eq!(refused(&vector), Some(Refusal::Damaged));
+        let vector = ScanEntry { referenced_data_file: Some("f".into()), ..vector };
+        assert_eq!(refused(&vector), None);
+        assert!(matches!(allowed(&vector, false), Err(Error::Refused(refused)) if refused.refusal == Refusal::DeletionVector));
+        assert!(allowed(&vector, true).is_ok());
     }
 
     #[test]

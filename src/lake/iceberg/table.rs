@@ -48,8 +48,8 @@ impl IcebergTable {
 
 /// A table's metadata, reduced.
 ///
-/// What the metadata alone makes us refuse is format version 3 and newer,
-/// encryption, a branch that is not there, and a name that is a tag's. Not
+/// What the metadata alone makes us refuse is a format version newer than 3, an initial
+/// default before version 3, encryption, a branch that is not there, and a name that is a tag's. Not
 /// `gc.enabled=false`: it forbids to remove files, and a rewrite removes none but
 /// its own that never landed. Nor a spec whose types are not to be resolved: only
 /// that spec is left alone, by [`IcebergTable::partition_types`].
@@ -115,8 +115,15 @@ fn created_ms(metadata: &TableMetadata) -> i64 {
 fn refusals(metadata: &TableMetadata, at: &str, reference: &str) -> Vec<Refused> {
     let mut refused = Vec::new();
     let version = format_version(metadata);
-    if version > 2 {
-        refused.push(Refused::new(Refusal::FormatVersion, format!("{at}: format version {version}; 1 and 2 are handled")));
+    if version > NEWEST {
+        refused.push(Refused::new(Refusal::FormatVersion, format!("{at}: format version {version}; 1 to {NEWEST} are handled")));
+    }
+    let defaults = metadata.schemas_iter().flat_map(|schema| schema.field_id_to_fields().values());
+    if let Some(field) = defaults.filter(|field| field.initial_default.is_some()).find(|_| version < 3) {
+        refused.push(Refused::new(
+            Refusal::DefaultValue,
+            format!("{at}: column {} has an initial default in format version {version}", field.name),
+        ));
     }
     let keyed = metadata.snapshots().any(|snapshot| snapshot.encryption_key_id().is_some());
     if keyed || metadata.encryption_keys_iter().next().is_some() || metadata.properties().contains_key(ENCRYPTION_KEY) {
@@ -152,6 +159,8 @@ fn is_tag(metadata: &TableMetadata, reference: &str) -> bool {
     json.pointer("/refs").and_then(|refs| refs.get(reference)?.get("type")?.as_str()) == Some("tag")
 }
 
+/// The newest format version that is handled.
+const NEWEST: u8 = 3;
 /// How the buckets are called in which S3 Tables keeps its tables. It compacts them
 /// unless told not to, by a setting that neither the protocol nor a property shows.
 const TABLE_BUCKET: &str = "--table-s3";

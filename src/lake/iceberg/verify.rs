@@ -16,12 +16,14 @@ mod chunks;
 mod counts;
 mod described;
 mod keys;
+mod lineage;
 mod pages;
 mod readback;
 mod reread;
 mod second;
 mod stated;
 mod told;
+mod vectors;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -31,6 +33,7 @@ use iceberg::spec::DataFile;
 
 use self::second::Second;
 use super::hash::row_hash;
+use super::lineage::{COLUMNS, is_kept};
 use super::read::file::Store;
 use super::read::live::Deletes;
 use super::read::manifests::{self, Entries};
@@ -58,6 +61,8 @@ use crate::model::refusal::Refusal;
 /// * the outputs have the table's schema by field ids, and the sizes, counts and
 ///   bounds that the manifests will state of them hold: by their rows, all of which
 ///   decode, or, where chunks are copied, by what the inputs' manifests state;
+/// * in format v3, the lineage of every live row, worked out again from manifests and
+///   files;
 /// * statistics, page indexes and bloom filters of the outputs leave out no value;
 ///   those of copied chunks are the inputs', bit by bit.
 ///
@@ -69,12 +74,17 @@ pub async fn run(table: &IcebergTable, plan: &Plan, written: &Written) -> Result
     let schema = arrow_schema(table.loaded.metadata.current_schema())?;
     same_outputs(written, detail)?;
     let proof = Proving { table, plan, written, outputs: &detail.data_files, store, schema };
-    match (written.path, &detail.read) {
+    let proven = match (written.path, &detail.read) {
         (Path::ReEncode, Some(read)) => proof.by_values(read).await,
         (Path::RePack, None) => proof.by_pages().await,
         (Path::Splice, None) => proof.by_bytes().await,
         _ => Err(failed("", "the rewrite's path and its detail contradict each other")),
+    }?;
+    if !is_kept(&table.loaded.metadata) {
+        return Ok(proven);
     }
+    proof.lineage().await?;
+    Ok(Proof { columns: proven.columns + COLUMNS.len(), ..proven })
 }
 
 /// What is to be proven.
@@ -100,6 +110,12 @@ impl Proving<'_> {
         }
         alone::hold(&self.store, self.outputs, self.plan.bound.memory, None, false).await?;
         Ok(proof)
+    }
+
+    /// The lineage of every row: independent of how the outputs were made.
+    async fn lineage(&self) -> Result<()> {
+        let second = Second::load(self.table, &self.store, self.plan, &self.schema).await?;
+        lineage::same(&self.store, self.plan, self.outputs, second.as_ref()).await
     }
 
     /// The rows that the rewrite's reader gave are those that are left of the inputs
@@ -255,9 +271,9 @@ fn same_rows(plan: &Plan, written: &Written) -> Result<u64> {
     Ok(back)
 }
 
-/// Rows that the plan's position deletes can remove at most.
+/// Rows that the plan's position deletes and vectors can remove at most.
 fn position_records(plan: &Plan) -> u64 {
-    let positions = plan.deletes.iter().filter(|d| d.content == Content::PositionDeletes);
+    let positions = plan.deletes.iter().filter(|d| d.content != Content::EqualityDeletes);
     positions.map(|d| d.records).fold(0, u64::saturating_add)
 }
 

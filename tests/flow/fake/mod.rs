@@ -232,7 +232,15 @@ impl State {
         let records = u64::try_from(rows.len()).unwrap();
         self.put(&path, rows);
         self.commit(Operation::Append, |s, seq| {
-            let file = LiveFile { path: Arc::clone(&path), bytes: 10, records, data_sequence: seq, sort_order_id: None, deletes: vec![] };
+            let file = LiveFile {
+                path: Arc::clone(&path),
+                bytes: 10,
+                records,
+                data_sequence: seq,
+                sort_order_id: None,
+                first_row_id: None,
+                deletes: vec![],
+            };
             s.data.insert(path, file);
         });
     }
@@ -268,7 +276,10 @@ impl State {
             s.data.remove(&old.path);
             s.deletes.retain(|_, d| d.target != old.path);
             let data_sequence = old.data_sequence;
-            s.data.insert(Arc::clone(&path), LiveFile { path, bytes: 10, records, data_sequence, sort_order_id: None, deletes: vec![] });
+            s.data.insert(
+                Arc::clone(&path),
+                LiveFile { path, bytes: 10, records, data_sequence, sort_order_id: None, first_row_id: None, deletes: vec![] },
+            );
         });
     }
 

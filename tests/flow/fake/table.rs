@@ -213,7 +213,10 @@ impl Table for FakeTable {
             for output in &written.outputs {
                 let path: Arc<str> = output.path.as_str().into();
                 let (bytes, records, data_sequence) = (output.bytes, output.records, plan.sequence_number);
-                s.data.insert(Arc::clone(&path), LiveFile { path, bytes, records, data_sequence, sort_order_id: None, deletes: vec![] });
+                s.data.insert(
+                    Arc::clone(&path),
+                    LiveFile { path, bytes, records, data_sequence, sort_order_id: None, first_row_id: None, deletes: vec![] },
+                );
             }
         });
         self.swap(commit, Some(&manifest), next).await

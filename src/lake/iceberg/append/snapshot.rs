@@ -11,12 +11,14 @@ use super::summary::summary;
 use crate::lake::iceberg::catalog::Answer;
 use crate::lake::iceberg::commit::manifests::{Draft, Line, Target, schema_for};
 use crate::lake::iceberg::commit::replace::Folder;
-use crate::lake::iceberg::commit::{branch, free_id};
+use crate::lake::iceberg::commit::{branch, free_id, ids};
+use crate::lake::iceberg::lineage;
 use crate::lake::iceberg::scope::head::{self, Head};
 use crate::lake::iceberg::store::Store;
 use crate::lake::iceberg::table::IcebergTable;
 use crate::lake::{Control, Error, Result};
 use crate::model::outcome::{Conflict, Outcome};
+use crate::model::refusal::{Refusal, Refused};
 
 /// What makes one try unlike any other.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +80,9 @@ async fn gone(table: &IcebergTable, staged: &Staged) -> Result<Vec<String>> {
 
 async fn build(table: &IcebergTable, head: Option<&Head>, staged: &Staged, stamp: Stamp, control: &dyn Control) -> Result<Snapshot> {
     let metadata = &table.loaded.metadata;
+    if lineage::is_kept(metadata) && !staged.deletes.is_empty() {
+        return Err(Refused::new(Refusal::FormatVersion, "format 3 takes no new position deletes").into());
+    }
     let sequence =
         metadata.last_sequence_number().checked_add(1).ok_or_else(|| Error::Setup("the table's sequence numbers are used up".into()))?;
     let snapshot_id = free_id(metadata, stamp.nonce);
@@ -88,17 +93,22 @@ async fn build(table: &IcebergTable, head: Option<&Head>, staged: &Staged, stamp
     let parent = head.map(|h| &h.snapshot);
     let parent_id = parent.map(|p| p.snapshot_id());
     let list = folder.list(snapshot_id);
-    target.write_list(&list, parent_id, sequence, manifests).await?;
+    let listed = ids::assign(metadata, manifests)?;
+    let given = listed.ids;
+    target.write_list(&list, parent_id, sequence, listed).await?;
     let seen_ms = parent.map_or(i64::MIN, |p| p.timestamp_ms()).max(metadata.last_updated_ms());
-    Ok(Snapshot::builder()
+    let snapshot = Snapshot::builder()
         .with_snapshot_id(snapshot_id)
         .with_parent_snapshot_id(parent_id)
         .with_sequence_number(sequence)
         .with_timestamp_ms(stamp.now_ms.max(seen_ms))
         .with_manifest_list(list)
         .with_summary(summary(staged, parent.map(|p| p.summary())))
-        .with_schema_id(metadata.current_schema_id())
-        .build())
+        .with_schema_id(metadata.current_schema_id());
+    Ok(match given {
+        Some(ids) => snapshot.with_row_range(ids.first, ids.rows).build(),
+        None => snapshot.build(),
+    })
 }
 
 /// The manifests of the files: one for each content and spec.

@@ -21,7 +21,8 @@ use slim::Slim;
 
 const METADATA_PATH: &str = "write.metadata.path";
 const CODEC: &str = "write.metadata.compression-codec";
-/// Format versions above this are refused by name when they cannot be read.
+/// Format versions above this are refused by name when they cannot be read: version 3
+/// has types that nobody here knows, and each newer one may have more.
 const LAST_READABLE_VERSION: u64 = 2;
 
 /// The name of a table's next metadata file: version and a random id, under

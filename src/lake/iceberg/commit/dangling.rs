@@ -27,7 +27,7 @@ const PARALLEL_READS: usize = 8;
 /// file that will be live is covered by it:
 /// * one of a partition: no remaining file of that partition, nor an output,
 ///   by the scope rules;
-/// * a position delete: the data files that it names are inputs or, where they are of
+/// * a position delete or vector: the data files that it names are inputs or, where they are of
 ///   no partition that is known here, live nowhere in the table: some engines join
 ///   position deletes by the path alone;
 /// * a global one: no older data file in any partition of any spec.
@@ -48,7 +48,7 @@ pub async fn find(table: &IcebergTable, head: &Head, state: &State, plan: &Plan,
                     dangling.push(delete.clone());
                 }
             }
-            Content::PositionDeletes => {
+            Content::PositionDeletes | Content::DeletionVector => {
                 // one that cannot be read stays
                 let Some(mut named) = named_by(table, reaching).await? else { continue };
                 named.retain(|target| !staying.inputs.contains(target));
@@ -99,7 +99,7 @@ impl Staying {
 
     /// The deletes that cover nothing of the partition.
     fn uncovered<'a>(&self, reaching: &'a [Reaching]) -> impl Iterator<Item = &'a Reaching> {
-        reaching.iter().filter(|r| r.delete.content != Content::DeletionVector && !self.covered_by(r))
+        reaching.iter().filter(|r| !self.covered_by(r))
     }
 }
 

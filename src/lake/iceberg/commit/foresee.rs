@@ -18,7 +18,7 @@ const AT_ONCE: usize = 8;
 /// commit's own validation tells that. Nothing is written.
 ///
 /// # Errors
-/// Refusals `format-version`, `encrypted`, `unresolved-spec`, `damaged`; store errors.
+/// Refusals `encrypted`, `unresolved-spec`, `damaged`; store errors.
 pub async fn foresee(table: &IcebergTable, plan: &Plan) -> Result<()> {
     let metadata = &table.loaded.metadata;
     refuse(metadata)?;

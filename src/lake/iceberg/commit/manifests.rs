@@ -8,6 +8,7 @@ use iceberg::spec::{
     ManifestListWriter, ManifestStatus, ManifestWriterBuilder, PartitionSpec, SchemaRef, StructType,
 };
 
+use super::ids::{Inherited, Listed};
 use crate::lake::iceberg::scope::head;
 use crate::lake::iceberg::store::Store;
 use crate::lake::iceberg::table::IcebergTable;
@@ -77,6 +78,8 @@ impl Draft {
             (FormatVersion::V1, ManifestContentType::Data) => builder.build_v1(),
             (FormatVersion::V2, ManifestContentType::Data) => builder.build_v2_data(),
             (FormatVersion::V2, ManifestContentType::Deletes) => builder.build_v2_deletes(),
+            (FormatVersion::V3, ManifestContentType::Data) => builder.build_v3_data(),
+            (FormatVersion::V3, ManifestContentType::Deletes) => builder.build_v3_deletes(),
             (version, content) => {
                 return Err(Refused::new(Refusal::FormatVersion, format!("a manifest of {content} in format {version}")).into());
             }
@@ -127,20 +130,21 @@ const IN_MEMORY: &str = "memory:/file";
 
 impl Target<'_> {
     /// Writes the manifest list of the snapshot; its path is told to the control first.
+    /// In format v3 every data manifest in it has row ids: see [`ids::assign`].
     ///
     /// # Errors
     /// As [`Draft::write`].
-    pub async fn write_list(&self, path: &str, parent: Option<i64>, sequence: i64, manifests: Vec<ManifestFile>) -> Result<()> {
+    pub async fn write_list(&self, path: &str, parent: Option<i64>, sequence: i64, list: Listed) -> Result<()> {
         let failed = |e: iceberg::Error| Error::damaged(path, e);
         let memory = FileIO::new_with_memory();
         let out = memory.new_output(IN_MEMORY).map_err(failed)?.writer().await.map_err(failed)?;
-        let mut list = match self.format {
+        let mut writer = match self.format {
             FormatVersion::V1 => ManifestListWriter::v1(out, self.snapshot_id, parent),
             FormatVersion::V2 => ManifestListWriter::v2(out, self.snapshot_id, parent, sequence),
-            version => return Err(Refused::new(Refusal::FormatVersion, format!("a manifest list of format {version}")).into()),
+            FormatVersion::V3 => ManifestListWriter::v3(out, self.snapshot_id, parent, sequence, list.ids.map(|ids| ids.first)),
         };
-        list.add_manifests(manifests.into_iter()).map_err(failed)?;
-        list.close().await.map_err(failed)?;
+        writer.add_manifests(list.manifests.into_iter()).map_err(failed)?;
+        writer.close().await.map_err(failed)?;
         self.move_out(&memory, path).await
     }
 
@@ -153,7 +157,8 @@ impl Target<'_> {
 
 /// Reads a manifest of the base and drops from it the files of `doomed`. The
 /// draft has the manifest's own schema and spec: a partition source column that
-/// was dropped since is in no newer one.
+/// was dropped since is in no newer one. Survivors keep the row ids that they
+/// inherited, as their own.
 ///
 /// # Errors
 /// Store errors; `unresolved-spec` or `damaged`, naming the manifest; `damaged`
@@ -163,9 +168,11 @@ pub async fn rewrite(table: &IcebergTable, source: &ManifestFile, doomed: &HashS
     let manifest = Manifest::parse_avro(&bytes).map_err(|e| unreadable(table, source, &e))?;
     let (entries, metadata) = manifest.into_parts();
     let mut live = Vec::with_capacity(entries.len());
+    let mut ids = Inherited::of(&table.loaded.metadata, source);
     for entry in entries {
-        let entry = std::sync::Arc::unwrap_or_clone(entry);
+        let mut entry = std::sync::Arc::unwrap_or_clone(entry);
         if entry.is_alive() {
+            ids.enter(&mut entry.data_file, source)?;
             let history = history(&entry, source)
                 .ok_or_else(|| Error::damaged(&source.manifest_path, format!("{} is live without a sequence number", entry.file_path())))?;
             live.push((entry.data_file, history));

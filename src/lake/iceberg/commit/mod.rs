@@ -4,6 +4,7 @@
 mod asked;
 mod dangling;
 mod foresee;
+pub(super) mod ids;
 pub(super) mod manifests;
 mod merge;
 mod outputs;
@@ -52,8 +53,8 @@ use crate::model::refusal::{Refusal, Refused};
 ///   the base's.
 ///
 /// Outputs carry the plan's sequence number, the same in every retry. Survivors
-/// of a rewritten manifest keep snapshot id and both sequence numbers; entries
-/// that were dead stay dead. Delete files that are proven to cover nothing any
+/// of a rewritten manifest keep snapshot id, both sequence numbers and, in format v3,
+/// row ids; entries that were dead stay dead. Delete files that are proven to cover nothing any
 /// more go in the same commit. Nothing is kept between two calls.
 ///
 /// Crash: before the catalog is asked, manifests of which the control was told
@@ -91,9 +92,6 @@ pub async fn commit(table: &IcebergTable, plan: &Plan, written: &Written, commit
 
 /// What the metadata says must not be rewritten.
 fn refuse(metadata: &TableMetadata) -> Result<()> {
-    if !matches!(metadata.format_version(), FormatVersion::V1 | FormatVersion::V2) {
-        return Err(Refused::new(Refusal::FormatVersion, format!("format {}", metadata.format_version())).into());
-    }
     if metadata.encryption_keys_iter().next().is_some() {
         return Err(Refused::new(Refusal::Encrypted, "the metadata lists encryption keys").into());
     }
@@ -124,16 +122,21 @@ async fn build(
     let manifests = replace::manifests(table, head, edit, &target, &folder).await?;
     let summary = summary(&change, parent.summary(), &manifests, &commit.attempt.0, commit.instance);
     let list = folder.list(snapshot_id);
-    target.write_list(&list, Some(parent.snapshot_id()), sequence, manifests).await?;
-    Ok(Snapshot::builder()
+    let listed = ids::assign(metadata, manifests)?;
+    let given = listed.ids;
+    target.write_list(&list, Some(parent.snapshot_id()), sequence, listed).await?;
+    let snapshot = Snapshot::builder()
         .with_snapshot_id(snapshot_id)
         .with_parent_snapshot_id(Some(parent.snapshot_id()))
         .with_sequence_number(sequence)
         .with_timestamp_ms(time(metadata, parent, commit.now_ms))
         .with_manifest_list(list)
         .with_summary(summary)
-        .with_schema_id(metadata.current_schema_id())
-        .build())
+        .with_schema_id(metadata.current_schema_id());
+    Ok(match given {
+        Some(ids) => snapshot.with_row_range(ids.first, ids.rows).build(),
+        None => snapshot.build(),
+    })
 }
 
 /// The sequence number of the new snapshot.

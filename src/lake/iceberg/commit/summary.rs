@@ -16,6 +16,9 @@ pub struct Change {
     pub removed: Tally,
     /// Position deletes that cover nothing any more: files, positions, bytes.
     pub position_deletes: Tally,
+    /// Deletion vectors that go with their data files: vectors, positions, bytes of
+    /// their blobs.
+    pub vectors: Tally,
     /// Equality deletes that cover nothing any more: files, keys, bytes.
     pub equality_deletes: Tally,
     /// Partitions touched.
@@ -50,6 +53,7 @@ impl Change {
         for delete in deletes {
             let side = match delete.content {
                 Content::EqualityDeletes => &mut change.equality_deletes,
+                Content::DeletionVector => &mut change.vectors,
                 _ => &mut change.position_deletes,
             };
             side.add(delete.records, delete.bytes);
@@ -67,9 +71,11 @@ impl Change {
 /// left out: an absent total is unknown, a wrong one is not.
 pub fn summary(change: &Change, parent: &Summary, manifests: &[ManifestFile], attempt: &str, instance: &str) -> Summary {
     let mut properties = HashMap::from([(ATTEMPT_KEY.to_owned(), attempt.to_owned()), (INSTANCE_KEY.to_owned(), instance.to_owned())]);
-    let Change { added, removed, position_deletes, equality_deletes, partitions } = change;
-    let delete_files = position_deletes.files.saturating_add(equality_deletes.files);
-    let removed_bytes = removed.bytes.saturating_add(position_deletes.bytes).saturating_add(equality_deletes.bytes);
+    let Change { added, removed, position_deletes, vectors, equality_deletes, partitions } = change;
+    let delete_files = position_deletes.files.saturating_add(vectors.files).saturating_add(equality_deletes.files);
+    let deletes_bytes = position_deletes.bytes.saturating_add(vectors.bytes).saturating_add(equality_deletes.bytes);
+    let removed_bytes = removed.bytes.saturating_add(deletes_bytes);
+    let positions = position_deletes.records.saturating_add(vectors.records);
     for (name, value) in [
         ("added-data-files", added.files),
         ("deleted-data-files", removed.files),
@@ -79,8 +85,9 @@ pub fn summary(change: &Change, parent: &Summary, manifests: &[ManifestFile], at
         ("removed-files-size", removed_bytes),
         ("removed-delete-files", delete_files),
         ("removed-position-delete-files", position_deletes.files),
+        ("removed-dvs", vectors.files),
         ("removed-equality-delete-files", equality_deletes.files),
-        ("removed-position-deletes", position_deletes.records),
+        ("removed-position-deletes", positions),
         ("removed-equality-deletes", equality_deletes.records),
         ("changed-partition-count", *partitions),
     ] {
@@ -94,7 +101,7 @@ pub fn summary(change: &Change, parent: &Summary, manifests: &[ManifestFile], at
         ("total-records", added.records, removed.records, counted.records),
         ("total-delete-files", 0, delete_files, counted.delete_files),
         ("total-files-size", added.bytes, removed_bytes, None),
-        ("total-position-deletes", 0, position_deletes.records, None),
+        ("total-position-deletes", 0, positions, None),
         ("total-equality-deletes", 0, equality_deletes.records, None),
     ] {
         let before = parent.additional_properties.get(name).and_then(|v| v.parse::<u64>().ok());
@@ -143,6 +150,7 @@ mod tests {
             added: t(1, 200, 900),
             removed: t(4, 201, 1000),
             position_deletes: t(1, 1, 30),
+            vectors: t(0, 0, 0),
             equality_deletes: t(2, 5, 70),
             partitions: 1,
         }
@@ -168,6 +176,22 @@ mod tests {
             [Some("3"), Some("2"), Some("5")]
         );
         assert_eq!([of(ATTEMPT_KEY), of(INSTANCE_KEY)], [Some("a-1"), Some("i-1")]);
+    }
+
+    #[test]
+    fn a_vector_counts_as_a_delete_file_of_positions_and_under_its_own_name() {
+        let vectors = Tally { files: 2, records: 9, bytes: 80 };
+        let parent = parent(&[("total-delete-files", "3"), ("total-position-deletes", "10"), ("total-files-size", "5000")]);
+        let made = summary(&Change { vectors, ..change() }, &parent, &[], "a", "i").additional_properties;
+        let of = |k: &str| made.get(k).map(String::as_str);
+        assert_eq!(
+            [of("removed-dvs"), of("removed-position-delete-files"), of("removed-position-deletes")],
+            [Some("2"), Some("1"), Some("10")]
+        );
+        assert_eq!(
+            [of("total-position-deletes"), of("total-files-size"), of("removed-files-size")],
+            [Some("0"), Some("4720"), Some("1180")]
+        );
     }
 
     #[test]

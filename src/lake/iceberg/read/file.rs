@@ -19,6 +19,7 @@ use parquet::file::metadata::{
 };
 
 use super::window::{Piece, Window, Windows};
+use crate::lake::iceberg::store as files;
 use crate::lake::{Error, Result};
 use crate::model::refusal::{Refusal, Refused};
 
@@ -61,6 +62,20 @@ impl Store {
             }
             Err(error) => Err(self.classify(path, error).await),
         }
+    }
+
+    /// One range of a file.
+    ///
+    /// Errs `NotFound`, `Unreachable`, or refused `Damaged` when the file is shorter.
+    pub async fn range(&self, path: &str, range: Range<u64>) -> Result<Bytes> {
+        let bytes = files::Store::new(&self.io).open(path).await?.read(range).await?;
+        self.count(bytes.len());
+        Ok(bytes)
+    }
+
+    /// Where it reads.
+    pub fn io(&self) -> &FileIO {
+        &self.io
     }
 
     /// Size in bytes, as the store tells it.

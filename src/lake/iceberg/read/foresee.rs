@@ -11,6 +11,7 @@ use super::rows::{Target, name_mapping};
 use super::schema::arrow_schema;
 use super::{equality, partition, position};
 use crate::lake::Result;
+use crate::lake::iceberg::lineage;
 use crate::lake::iceberg::table::IcebergTable;
 use crate::model::plan::Plan;
 
@@ -27,6 +28,7 @@ pub async fn rows(table: &IcebergTable, plan: &Plan, admit: impl FnOnce(&SchemaR
     let store = Store::new(&table.loaded.io);
     let keys = keys(table, &store, plan).await?;
     let mapping = name_mapping(table)?;
+    let schema = if lineage::is_kept(&table.loaded.metadata) { lineage::with_columns(&schema) } else { schema };
     admit(&schema)?;
     let target = Target { schema: &schema, mapping: mapping.as_ref(), constants: &constants };
     let (target, store, keys) = (&target, &store, keys.as_slice());

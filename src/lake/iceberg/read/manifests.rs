@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 
 use futures::stream::{self, StreamExt, TryStreamExt};
-use iceberg::spec::{DataFile, Manifest, ManifestContentType, ManifestFile, ManifestList};
+use iceberg::spec::{DataFile, Manifest, ManifestContentType, ManifestFile};
 
 use super::file::Store;
-use crate::lake::iceberg::scope::concerns;
+use crate::lake::iceberg::scope::{concerns, head};
 use crate::lake::iceberg::table::IcebergTable;
 use crate::lake::{Error, Result};
 use crate::model::plan::Plan;
@@ -71,7 +71,7 @@ async fn search(
         .ok_or_else(|| Refused::new(Refusal::Damaged, format!("{}: snapshot {snapshot_id} is not in the metadata", table.view.name)))?;
     let list = snapshot.manifest_list();
     let bytes = store.whole(list).await?;
-    let manifests = ManifestList::parse_with_version(&bytes, metadata.format_version()).map_err(|e| Error::damaged(list, e))?;
+    let manifests = head::parsed(&bytes, metadata.format_version()).map_err(|e| Error::damaged(list, e))?;
     let mut reads = Vec::new();
     for manifest in manifests.entries().iter().filter(|manifest| wanted(manifest)) {
         reads.push(parsed(store, &manifest.manifest_path));

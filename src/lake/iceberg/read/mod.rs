@@ -12,6 +12,7 @@ mod equality;
 pub mod file;
 pub mod foresee;
 mod identify;
+mod lineage;
 pub mod live;
 mod lockstep;
 pub mod manifests;
@@ -22,6 +23,7 @@ mod projector;
 mod rows;
 pub mod scan;
 pub mod schema;
+pub mod vector;
 mod window;
 
 use arrow_array::RecordBatch;
@@ -47,8 +49,8 @@ use crate::model::plan::Plan;
 ///   the inputs that the sequence rule says;
 /// * every field of the table is found by its id, or is known to be absent.
 ///
-/// Errs refused by name (`ColumnType`, `Damaged`, `DefaultValue`,
-/// `DeletionVector`, `NoFieldIds`, `TooLargeForMemory`, `TooManyDeletes`),
+/// Errs refused by name (`ColumnType`, `Damaged`, `DefaultValue`, `NoFieldIds`,
+/// `TooLargeForMemory`, `TooManyDeletes`),
 /// `NotFound`, `Unreachable`, or what `control` says.
 pub async fn open<'a>(table: &'a IcebergTable, plan: &'a Plan, control: &'a dyn Control) -> Result<Box<dyn RowSource + 'a>> {
     Ok(Box::new(rows::Reader::open(table, plan, control).await?))
@@ -58,7 +60,8 @@ pub async fn open<'a>(table: &'a IcebergTable, plan: &'a Plan, control: &'a dyn 
 /// current schema.
 #[async_trait]
 pub trait RowSource: Send {
-    /// Arrow schema of the batches: the table's current schema, every field
+    /// Arrow schema of the batches: the table's current schema, in format v3 with the
+    /// two columns of lineage behind it; every field
     /// (nested ones too) with its field id in the metadata key `PARQUET:field_id`.
     fn schema(&self) -> SchemaRef;
 

@@ -1,5 +1,5 @@
-//! Identity partition values, for columns that files leave out: Hive keeps
-//! them in folder names, and tables migrated from it keep such files.
+//! Values of columns that files leave out: identity partition values, which Hive keeps
+//! in folder names (tables migrated from it keep such files), and initial defaults.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,18 +9,20 @@ use arrow_array::{
     LargeBinaryArray, StringArray, Time64MicrosecondArray, TimestampMicrosecondArray, new_null_array,
 };
 use arrow_schema::{DataType, Schema};
-use iceberg::spec::Transform;
+use iceberg::spec::{Literal, Transform};
 
 use super::schema::{children, field_id};
 use crate::lake::Result;
+use crate::lake::iceberg::scope::tuple;
 use crate::lake::iceberg::table::IcebergTable;
 use crate::model::partition::{PartitionKey, Value};
 use crate::model::refusal::{Refusal, Refused};
 
-/// The values of identity partition fields by source field id, each an array of
-/// one in the type of the table's current schema.
+/// What columns hold that a file leaves out, by field id, each an array of one in the
+/// type of the table's current schema: the values of identity partition fields, else
+/// the initial defaults of columns that were added with one.
 ///
-/// Errs refused `UnresolvedSpec` or `ColumnType`.
+/// Errs refused `UnresolvedSpec`, `ColumnType` or `DefaultValue`.
 pub fn constants(table: &IcebergTable, scope: &PartitionKey, schema: &Schema) -> Result<HashMap<i32, ArrayRef>> {
     let unresolved = |why: String| Refused::new(Refusal::UnresolvedSpec, why);
     let spec = table
@@ -45,7 +47,24 @@ pub fn constants(table: &IcebergTable, scope: &PartitionKey, schema: &Schema) ->
         };
         constants.insert(field.source_id, array);
     }
+    add_defaults(table, schema, &mut constants)?;
     Ok(constants)
+}
+
+fn add_defaults(table: &IcebergTable, schema: &Schema, constants: &mut HashMap<i32, ArrayRef>) -> Result<()> {
+    for (id, field) in table.loaded.metadata.current_schema().field_id_to_fields() {
+        let (Some(default), Some(data_type)) = (&field.initial_default, find(schema, *id)) else { continue };
+        if constants.contains_key(id) {
+            continue;
+        }
+        let value = match default {
+            Literal::Primitive(literal) => tuple::from_literal(literal).and_then(|value| one(&value, data_type)),
+            _ => None,
+        };
+        let told = || Refused::new(Refusal::DefaultValue, format!("the initial default of column {} as {data_type}", field.name));
+        constants.insert(*id, value.ok_or_else(told)?);
+    }
+    Ok(())
 }
 
 fn find(schema: &Schema, id: i32) -> Option<&DataType> {

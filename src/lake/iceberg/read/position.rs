@@ -12,6 +12,7 @@ use roaring::RoaringTreemap;
 use super::batches::batch_rows;
 use super::file::{ParquetFile, Store};
 use super::identify::{FileField, identify};
+use super::vector;
 use crate::lake::{Control, Error, Result};
 use crate::model::file::{Content, FileKey};
 use crate::model::location::Location;
@@ -42,7 +43,13 @@ pub async fn load(store: &Store, plan: &Plan, budget: u64, control: &dyn Control
     for delete in deletes {
         loader.last = None;
         loader.applies = plan.inputs.iter().map(|f| f.deletes.binary_search(&delete.key).is_ok()).collect();
-        read(store, delete, plan.bound.memory, control, &mut loader).await?;
+        match delete.content {
+            Content::DeletionVector => {
+                control.check()?;
+                loader.take(vector::read(store, delete).await?);
+            }
+            _ => read(store, delete, plan.bound.memory, control, &mut loader).await?,
+        }
         let held = loader.positions.iter().map(|p| u64::try_from(p.serialized_size()).unwrap_or(u64::MAX)).fold(0, u64::saturating_add);
         admit(held, budget, records)?;
     }
@@ -52,7 +59,7 @@ pub async fn load(store: &Store, plan: &Plan, budget: u64, control: &dyn Control
 /// Errs as [`load`] would before it has read a row: from the deletes' stated sizes
 /// and their footers.
 pub async fn foresee(store: &Store, plan: &Plan, budget: u64) -> Result<()> {
-    for delete in admitted(plan, budget)?.0 {
+    for delete in admitted(plan, budget)?.0.into_iter().filter(|d| d.content == Content::PositionDeletes) {
         let file = ParquetFile::open(store, &delete.key.path, delete.bytes).await?;
         let columns = columns(&file)?;
         (0..file.footer().num_row_groups())
@@ -61,12 +68,13 @@ pub async fn foresee(store: &Store, plan: &Plan, budget: u64) -> Result<()> {
     Ok(())
 }
 
-/// A plan's position-delete files, and how many positions they state; refused when
-/// these cannot fit.
+/// A plan's position-delete files and vectors, and how many positions they state;
+/// refused when these cannot fit. A vector's bitmap is its bytes.
 fn admitted(plan: &Plan, budget: u64) -> Result<(Vec<&LiveDelete>, u64)> {
-    let deletes: Vec<&LiveDelete> = plan.deletes.iter().filter(|d| d.content == Content::PositionDeletes).collect();
+    let deletes: Vec<&LiveDelete> = plan.deletes.iter().filter(|d| d.content != Content::EqualityDeletes).collect();
     let records = deletes.iter().map(|d| d.records).fold(0, u64::saturating_add);
-    admit(records.saturating_mul(BYTES_A_POSITION), budget, records)?;
+    let bytes = |d: &&LiveDelete| if d.content == Content::DeletionVector { d.bytes } else { d.records.saturating_mul(BYTES_A_POSITION) };
+    admit(deletes.iter().map(bytes).fold(0, u64::saturating_add), budget, records)?;
     Ok((deletes, records))
 }
 
@@ -150,6 +158,13 @@ impl Loader {
         }
     }
 
+    /// Takes the rows of a vector for the one input that it applies to.
+    fn take(&mut self, rows: RoaringTreemap) {
+        if let Some(set) = self.applies.iter().position(|applies| *applies).and_then(|input| self.positions.get_mut(input)) {
+            *set |= rows;
+        }
+    }
+
     fn absorb(&mut self, batch: &RecordBatch, path_place: usize) -> std::result::Result<(), String> {
         let paths = batch.columns().get(path_place).ok_or("no file_path column")?;
         let paths = arrow_cast::cast(paths, &arrow_schema::DataType::Utf8).map_err(|e| e.to_string())?;
@@ -200,13 +215,18 @@ pub fn strike_positions(deleted: &RoaringTreemap, first: u64, live: &mut [bool])
     struck
 }
 
-/// Checks that a plan's own lists agree, and that no delete of it is of a kind
-/// that cannot be applied.
+/// Checks that a plan's own lists agree: every delete of an input is listed, and a
+/// vector is of one input, which has no other.
 ///
-/// Errs refused `DeletionVector` or `Damaged`.
+/// Errs refused `Damaged`.
 pub fn check(plan: &Plan) -> Result<()> {
-    if let Some(vector) = plan.deletes.iter().find(|d| d.content == Content::DeletionVector) {
-        return Err(Refused::new(Refusal::DeletionVector, vector.key.path.to_string()).into());
+    let vectors: BTreeSet<&FileKey> = plan.deletes.iter().filter(|d| d.content == Content::DeletionVector).map(|d| &d.key).collect();
+    let mut taken = BTreeSet::new();
+    for file in plan.inputs.iter().filter(|_| !vectors.is_empty()) {
+        let own: Vec<&FileKey> = file.deletes.iter().filter(|key| vectors.contains(key)).collect();
+        if own.len() > 1 || own.iter().any(|key| !taken.insert(*key)) {
+            return Err(Error::damaged(&file.path, "it has two deletion vectors, or shares one"));
+        }
     }
     let known: BTreeSet<&FileKey> = plan.deletes.iter().map(|d| &d.key).collect();
     for file in &plan.inputs {

@@ -9,6 +9,7 @@ use arrow_schema::{DataType, Field, FieldRef, Schema};
 use super::convert::convertible;
 use super::identify::{self, FileField, FileFields, Ids};
 use super::schema::{children, field_id};
+use crate::lake::iceberg::lineage::COLUMNS;
 use crate::model::refusal::{Refusal, Refused};
 
 /// How one field of the output is made from a batch of the file.
@@ -134,6 +135,10 @@ impl Selector<'_> {
     fn absent(&self, siblings: &[FileField], id: i32, target: &FieldRef, name: &str) -> Result<Node, Refused> {
         if let Some(value) = self.constants.get(&id) {
             return Ok(Node::Constant(value.clone()));
+        }
+        // lineage is known by its ids alone
+        if COLUMNS.iter().any(|(lineage, _)| *lineage == id) {
+            return Ok(Node::Null);
         }
         if self.source == Ids::None {
             let why = format!("no field ids, and the table has no name mapping: column {name} cannot be found");

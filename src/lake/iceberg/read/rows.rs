@@ -12,12 +12,14 @@ use super::deleted::{key_bytes, position_bytes};
 use super::equality::{self, KeySet};
 use super::file::{ParquetFile, Store};
 use super::identify::identify;
+use super::lineage::fill;
 use super::lockstep::Lockstep;
 use super::position::{self, Positions, strike_positions};
 use super::project::{Key, Projection, project};
 use super::schema::arrow_schema;
 use super::{ReadSummary, RowSource, convert, partition};
 use crate::lake::iceberg::hash::ColumnHasher;
+use crate::lake::iceberg::lineage;
 use crate::lake::iceberg::table::IcebergTable;
 use crate::lake::{Control, Error, Result};
 use crate::model::file::{Content, FileKey};
@@ -30,6 +32,8 @@ pub struct Reader<'a> {
     control: &'a dyn Control,
     store: Store,
     schema: SchemaRef,
+    /// Whether the last columns of the schema are those of lineage.
+    lineage: bool,
     mapping: Option<NameMapping>,
     constants: HashMap<i32, ArrayRef>,
     positions: Positions,
@@ -89,8 +93,9 @@ impl<'a> Reader<'a> {
     pub async fn open(table: &'a IcebergTable, plan: &'a Plan, control: &'a dyn Control) -> Result<Self> {
         position::check(plan)?;
         let store = Store::new(&table.loaded.io);
-        let schema = arrow_schema(table.loaded.metadata.current_schema())?;
-        let constants = partition::constants(table, &plan.scope, &schema)?;
+        let columns = arrow_schema(table.loaded.metadata.current_schema())?;
+        let constants = partition::constants(table, &plan.scope, &columns)?;
+        let lineage = lineage::is_kept(&table.loaded.metadata);
         let memory = plan.bound.memory;
         let positions = position::load(&store, plan, position_bytes(memory), control).await?;
         let keys = equality::load(table, &store, plan, key_bytes(memory), control).await?;
@@ -103,8 +108,9 @@ impl<'a> Reader<'a> {
             positions,
             keys,
             kinds: plan.deletes.iter().map(|d| (&d.key, d.content)).collect(),
-            hasher: ColumnHasher::new(&schema),
-            schema,
+            hasher: ColumnHasher::new(&columns),
+            schema: if lineage { lineage::with_columns(&columns) } else { columns },
+            lineage,
             summary: ReadSummary::default(),
             next_input: 0,
             current: None,
@@ -139,8 +145,8 @@ impl<'a> Reader<'a> {
         let deleted = self.positions.get(current.input).filter(|p| !p.is_empty());
         if deleted.is_none() && !current.equality {
             let batch = convert::batch(rows, &current.projection.nodes, &self.schema).map_err(damaged)?;
-            self.hasher.update(&batch).map_err(damaged)?;
-            return Ok(Some(batch));
+            let place = current.input;
+            return self.done(batch, place, first, None).map(Some);
         }
         let mut live = vec![true; rows.num_rows()];
         if let Some(deleted) = deleted {
@@ -162,11 +168,21 @@ impl<'a> Reader<'a> {
         }
         let rows = match kept == rows.num_rows() {
             true => rows.clone(),
-            false => arrow_select::filter::filter_record_batch(rows, &BooleanArray::from(live)).map_err(damaged)?,
+            false => arrow_select::filter::filter_record_batch(rows, &BooleanArray::from(live.clone())).map_err(damaged)?,
         };
         let batch = convert::batch(&rows, &current.projection.nodes, &self.schema).map_err(damaged)?;
+        let place = current.input;
+        self.done(batch, place, first, Some(&live)).map(Some)
+    }
+
+    /// Live rows with their lineage, where it is kept, and hashed: the table's columns,
+    /// for lineage is proven by itself.
+    fn done(&mut self, batch: RecordBatch, place: usize, first: u64, live: Option<&[bool]>) -> Result<RecordBatch> {
+        let Some(input) = self.plan.inputs.get(place) else { return Ok(batch) };
+        let damaged = |error| Error::damaged(&input.path, error);
+        let batch = if self.lineage { fill(&batch, input, first, live).map_err(damaged)? } else { batch };
         self.hasher.update(&batch).map_err(damaged)?;
-        Ok(Some(batch))
+        Ok(batch)
     }
 
     fn tell(&mut self, rows: u64) {

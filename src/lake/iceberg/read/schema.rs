@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_schema::extension::{EXTENSION_TYPE_NAME_KEY, ExtensionType, Uuid};
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
-use iceberg::spec::{PrimitiveType, Schema as TableSchema, Type};
+use iceberg::spec::{Literal, PrimitiveType, Schema as TableSchema, Type};
 use parquet::arrow::PARQUET_FIELD_ID_META_KEY;
 
 use crate::lake::Result;
@@ -18,8 +18,8 @@ use crate::model::refusal::{Refusal, Refused};
 pub fn arrow_schema(schema: &TableSchema) -> Result<SchemaRef> {
     for (id, field) in schema.field_id_to_fields() {
         let name = schema.name_by_field_id(*id).unwrap_or(&field.name);
-        if field.initial_default.is_some() {
-            return Err(Refused::new(Refusal::DefaultValue, format!("column {name} has an initial default")).into());
+        if matches!(&field.initial_default, Some(default) if !matches!(default, Literal::Primitive(_))) {
+            return Err(Refused::new(Refusal::DefaultValue, format!("column {name} has an initial default with parts")).into());
         }
         let carried = match field.field_type.as_ref() {
             Type::Primitive(PrimitiveType::TimestampNs | PrimitiveType::TimestamptzNs) => false,

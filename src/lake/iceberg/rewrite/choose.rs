@@ -5,6 +5,7 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMeta
 use parquet::schema::types::SchemaDescriptor;
 
 use super::{repack, schema};
+use crate::lake::iceberg::lineage;
 use crate::lake::iceberg::properties::WriteProperties;
 use crate::model::plan::{Path, Plan};
 use crate::parquet::gather::is_plain;
@@ -25,6 +26,9 @@ const HEALTHY_ROWS: u64 = 120_000;
 /// fewer rows.
 const HEALTHY_BYTES: u64 = 64 << 20;
 
+/// Bytes that the row ids of a row take in memory, and their pages.
+const LINEAGE_BYTES: u64 = 24;
+
 /// What the plan alone decides: `Err` with the reason to encode anew.
 pub fn by_plan(sorted: bool) -> Result<(), String> {
     if sorted {
@@ -44,6 +48,8 @@ pub struct Asked {
     pub row_group: Option<u64>,
     /// Field ids of the columns that are to have no statistics.
     pub no_statistics: Vec<i32>,
+    /// Whether rows keep their lineage, in columns behind the table's.
+    pub lineage: bool,
 }
 
 impl Asked {
@@ -52,13 +58,18 @@ impl Asked {
         let codec = properties.codec_is_set.then_some(properties.compression);
         let row_group = properties.row_group_is_set.then_some(properties.row_group_bytes);
         let blooms = properties.blooms.keys().copied().collect();
-        Self { codec, blooms, row_group, no_statistics: properties.no_statistics.clone() }
+        Self { codec, blooms, row_group, no_statistics: properties.no_statistics.clone(), lineage: false }
+    }
+
+    /// The same, of a table whose rows keep their lineage, or not.
+    pub fn with_lineage(self, lineage: bool) -> Self {
+        Self { lineage, ..self }
     }
 }
 
 /// What the footers of all inputs decide. `inputs` pairs each with its path.
 pub fn by_footers(plan: &Plan, table: &SchemaDescriptor, asked: &Asked, inputs: &[(&str, &ParquetMetaData)]) -> Choice {
-    let total = match copied(plan, table, inputs) {
+    let total = match copied(plan, table, asked, inputs) {
         Ok(total) => total,
         Err(reason) => return Choice { path: Path::ReEncode, reason },
     };
@@ -73,7 +84,7 @@ pub fn by_footers(plan: &Plan, table: &SchemaDescriptor, asked: &Asked, inputs: 
             (deletes, "pages that can be cut".into())
         }
     };
-    match joined(plan, asked, inputs) {
+    match joined(plan, asked, table.num_columns(), inputs) {
         Ok(()) => Choice { path: Path::RePack, reason: format!("{finding}; one schema, {deletes}") },
         Err(why) => Choice { path: Path::ReEncode, reason: format!("{finding}; {why}") },
     }
@@ -111,7 +122,7 @@ impl std::fmt::Display for Total {
 }
 
 /// Whether pages can be taken over at all.
-fn copied(plan: &Plan, table: &SchemaDescriptor, inputs: &[(&str, &ParquetMetaData)]) -> Result<Total, String> {
+fn copied(plan: &Plan, table: &SchemaDescriptor, asked: &Asked, inputs: &[(&str, &ParquetMetaData)]) -> Result<Total, String> {
     let Some((_, first)) = inputs.first() else { return Err("there is no input".into()) };
     let first = first.file_metadata().schema_descr();
     let mut total = Total::default();
@@ -121,14 +132,18 @@ fn copied(plan: &Plan, table: &SchemaDescriptor, inputs: &[(&str, &ParquetMetaDa
         if let Some(why) = trust::distrust(file.created_by()) {
             return Err(said(why));
         }
-        if let Some(why) = schema::difference(table, file.schema_descr()) {
+        if let Some(why) = schema::difference(table, file.schema_descr(), asked.lineage) {
             return Err(said(why));
         }
-        if file.schema_descr().root_schema().get_fields() != first.root_schema().get_fields() {
+        // those of lineage are not copied
+        if lineage::table_columns(file.schema_descr().root_schema()) != lineage::table_columns(first.root_schema()) {
             return Err(said("its schema is spelled differently from the first input's".into()));
         }
         for group in footer.row_groups() {
-            for chunk in group.columns() {
+            if asked.lineage {
+                told(group, plan.bound.memory).map_err(said)?;
+            }
+            for chunk in group.columns().iter().take(table.num_columns()) {
                 movable(chunk, plan.bound.memory).map_err(|why| said(format!("column {}: {why}", chunk.column_path())))?;
             }
             total.groups += 1;
@@ -139,8 +154,17 @@ fn copied(plan: &Plan, table: &SchemaDescriptor, inputs: &[(&str, &ParquetMetaDa
     Ok(total)
 }
 
+/// Whether the lineage of a row group's rows fits into memory beside its pages.
+fn told(group: &RowGroupMetaData, memory: u64) -> Result<(), String> {
+    let bytes = u64::try_from(group.num_rows()).unwrap_or(u64::MAX).saturating_mul(LINEAGE_BYTES);
+    match bytes <= memory / 8 {
+        true => Ok(()),
+        false => Err(format!("{bytes} bytes of row ids would have to be held in memory")),
+    }
+}
+
 /// Whether row groups can be joined page by page.
-fn joined(plan: &Plan, asked: &Asked, inputs: &[(&str, &ParquetMetaData)]) -> Result<(), String> {
+fn joined(plan: &Plan, asked: &Asked, columns: usize, inputs: &[(&str, &ParquetMetaData)]) -> Result<(), String> {
     if !asked.blooms.is_empty() {
         return Err("the table wants bloom filters".into());
     }
@@ -150,7 +174,7 @@ fn joined(plan: &Plan, asked: &Asked, inputs: &[(&str, &ParquetMetaData)]) -> Re
             held(group, plan.bound.memory)
                 .map_err(|bytes| format!("{path}: {bytes} bytes of a row group would have to be held in memory"))?;
             unasked(asked, group).map_err(|why| format!("{path}: {why}"))?;
-            for chunk in group.columns() {
+            for chunk in group.columns().iter().take(columns) {
                 joinable(chunk, cut).map_err(|why| format!("{path}: column {}: {why}", chunk.column_path()))?;
             }
         }

@@ -55,9 +55,9 @@ fn group_memory(job: &Job<'_>) -> u64 {
 /// # Errors
 /// Refused `TooLargeForMemory`; [`Error::Setup`] for other columns.
 pub fn admit(job: &Job<'_>, schema: &SchemaRef) -> Result<()> {
-    same_levels(schema, &job.columns)?;
+    same_levels(schema, &job.written)?;
     let memory = group_memory(job);
-    let columns = job.columns.num_columns() as u64;
+    let columns = job.written.num_columns() as u64;
     let blooms = (job.properties.blooms.len() as u64).saturating_mul(job.properties.bloom_max_bytes);
     if columns.saturating_mul(COLUMN_BYTES).saturating_add(blooms) > memory / 2 {
         let detail =
@@ -116,8 +116,8 @@ impl<'a> Stream<'a> {
             row_bytes: self.job.plan.input_bytes() / self.job.plan.input_records().max(1),
             dictionaries: usize::try_from(self.limits.memory / 2 / DICTIONARY_BYTES).unwrap_or(usize::MAX),
         };
-        let properties = self.job.properties.writer(&self.job.columns, &self.job.modes, bounds, &self.job.schema_text);
-        let encoder = Encoder::new(sink.tap(), self.schema.clone(), &self.job.columns, properties, self.limits, self.flushed);
+        let properties = self.job.properties.writer(&self.job.written, &self.job.modes, bounds, &self.job.schema_text);
+        let encoder = Encoder::new(sink.tap(), self.schema.clone(), &self.job.written, properties, self.limits, self.flushed);
         let encoder = encoder.map_err(|e| broken(sink.path(), e))?;
         Ok((sink, encoder))
     }
@@ -144,7 +144,7 @@ impl<'a> Stream<'a> {
         match read {
             Some(read) => u128::from(all.saturating_sub(read)) * u128::from(self.rows) / u128::from(read.max(1)),
             None => {
-                let positions = self.job.plan.deletes.iter().filter(|d| d.content == Content::PositionDeletes);
+                let positions = self.job.plan.deletes.iter().filter(|d| d.content != Content::EqualityDeletes);
                 let deleted: u64 = positions.map(|d| d.records).sum();
                 u128::from(all.saturating_sub(deleted).saturating_sub(self.rows))
             }

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use iceberg::io::FileIO;
 use iceberg::spec::{DataFile, Literal, PrimitiveLiteral, Struct, TableMetadata};
 use parquet::file::metadata::ParquetMetaData;
-use parquet::schema::types::SchemaDescriptor;
+use parquet::schema::types::{SchemaDescriptor, TypePtr};
 
 use super::place::Places;
 use super::schema;
 use super::sink::Sink;
+use crate::lake::iceberg::lineage;
 use crate::lake::iceberg::metrics::leaf::{Leaf, leaves};
 use crate::lake::iceberg::metrics::mode::{Mode, modes};
 use crate::lake::iceberg::metrics::{Facts, data_file};
@@ -36,6 +37,10 @@ pub struct Job<'a> {
     pub leaves: Vec<Leaf>,
     /// Its current schema in Parquet's form.
     pub columns: SchemaDescriptor,
+    /// The columns of its files: in format v3 those of lineage too.
+    pub written: SchemaDescriptor,
+    /// Whether its rows keep their lineage.
+    pub lineage: bool,
     /// Its current schema as text, for the footer.
     pub schema_text: String,
     /// Whether it has a sort order.
@@ -63,6 +68,8 @@ impl<'a> Job<'a> {
             .partition_spec_by_id(plan.scope.spec_id)
             .ok_or_else(|| Refused::new(Refusal::UnresolvedSpec, format!("the table has no partition spec {}", plan.scope.spec_id)))?;
         let leaves = leaves(current);
+        let columns = schema::parquet_schema(current)?;
+        let lineage = lineage::is_kept(metadata);
         let order: Vec<i32> = metadata.default_sort_order().fields.iter().map(|field| field.source_id).collect();
         Ok(Self {
             io,
@@ -70,7 +77,9 @@ impl<'a> Job<'a> {
             plan,
             properties: WriteProperties::parse(metadata.properties(), &leaves)?,
             modes: modes(metadata.properties(), &leaves, &order)?,
-            columns: schema::parquet_schema(current)?,
+            written: if lineage { schema::with_lineage(columns.root_schema())? } else { columns.clone() },
+            columns,
+            lineage,
             schema_text: serde_json::to_string(current.as_ref()).map_err(|e| Error::Setup(format!("the schema as text: {e}")))?,
             sorted: !order.is_empty(),
             places: Places::new(metadata, spec, &plan.scope.tuple, attempt)?,
@@ -83,6 +92,16 @@ impl<'a> Job<'a> {
     /// Where its first output goes: not every table writes below its location.
     pub fn place(&self) -> String {
         self.places.path(0)
+    }
+
+    /// The schema of an output whose pages are of files of this one.
+    ///
+    /// Errs with a refusal where the file has a column of a lineage column's name.
+    pub fn file_schema(&self, of: &SchemaDescriptor) -> Result<TypePtr> {
+        match self.lineage {
+            true => Ok(schema::with_lineage(of.root_schema())?.root_schema_ptr()),
+            false => Ok(of.root_schema_ptr()),
+        }
     }
 
     /// Begins the output with this number.

@@ -7,6 +7,7 @@ pub mod foresee;
 mod human;
 pub mod input;
 pub mod job;
+mod lineage;
 mod parts;
 pub mod place;
 pub mod repack;
@@ -123,7 +124,7 @@ async fn choose(job: &Job<'_>) -> Result<(Choice, Vec<Input>)> {
         return Ok((Choice { path: Path::ReEncode, reason }, Vec::new()));
     };
     let footers: Vec<_> = inputs.iter().map(|input| (input.path.as_str(), &input.footer)).collect();
-    let choice = choose::by_footers(job.plan, &job.columns, &Asked::of(&job.properties), &footers);
+    let choice = choose::by_footers(job.plan, &job.columns, &Asked::of(&job.properties).with_lineage(job.lineage), &footers);
     Ok((choice, inputs))
 }
 

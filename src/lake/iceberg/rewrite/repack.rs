@@ -18,6 +18,7 @@ use roaring::RoaringTreemap;
 use super::choose::orders_defined;
 use super::input::Input;
 use super::job::{Job, Made};
+use super::lineage;
 use super::parts::{Group, nans_of, span};
 use super::sink::Sink;
 use crate::lake::iceberg::properties::{CREATED_BY, schema_note};
@@ -80,7 +81,7 @@ pub async fn write(
     let groups = Group::with_rows(inputs, deleted);
     let steps = steps(job, &groups);
     let packing = Packing { job, wish: wish(job), deleted, read: AtomicU64::new(0) };
-    let mut files = Files { job, nans, made: Vec::new(), open: None, held: None };
+    let mut files = Files { job, nans, deleted, made: Vec::new(), open: None, held: None };
     let mut ahead = None;
     let far = inputs.iter().any(|input| local::path(&input.path).is_none());
     for (place, step) in steps.iter().enumerate() {
@@ -187,7 +188,7 @@ impl Packing<'_> {
     async fn by_column<'a>(&self, groups: &[Group<'a>], step: &Step, files: &mut Files<'a, '_>) -> Result<Option<String>> {
         files.write().await?;
         let dead = self.dead(groups);
-        let count = groups.first().map_or(0, |group| group.meta.num_columns());
+        let count = self.job.columns.num_columns();
         let mut columns = Vec::with_capacity(count);
         for column in 0..count {
             let dead = &dead;
@@ -241,7 +242,7 @@ impl Packing<'_> {
     }
 
     async fn pack(&self, groups: &[Group<'_>], chunks: &[Vec<Bytes>]) -> Result<Columns> {
-        let columns = groups.first().map_or(0, |group| group.meta.num_columns());
+        let columns = self.job.columns.num_columns();
         let dead = self.dead(groups);
         let mut joining = Vec::with_capacity(columns);
         for column in 0..columns {
@@ -350,6 +351,7 @@ async fn joined(column: usize, parts: Vec<Part>, wish: Wish, look: bool) -> Resu
 struct Files<'a, 'j> {
     job: &'a Job<'j>,
     nans: &'a HashMap<String, HashMap<i32, u64>>,
+    deleted: &'a [RoaringTreemap],
     made: Vec<Made>,
     open: Option<Open<'a, 'j>>,
     /// A row group that is joined and not yet written.
@@ -417,6 +419,9 @@ impl<'a, 'j> Files<'a, 'j> {
             }
             open.sink.drain().await?;
         }
+        if self.job.lineage {
+            lineage::write(&mut out, &lineage::columns(self.job, &groups, self.deleted).await?).map_err(failed)?;
+        }
         out.close().map_err(failed)?;
         open.sink.drain().await?;
         groups.iter().for_each(|group| self.job.control.progress(group.rows(), group.bytes()));
@@ -430,9 +435,9 @@ impl<'a, 'j> Files<'a, 'j> {
         let sink = self.job.begin(self.made.len()).await?;
         let properties = WriterProperties::builder()
             .set_created_by(CREATED_BY.to_owned())
-            .set_key_value_metadata(Some(schema_note(&self.job.schema_text)))
-            .build();
-        let schema = first.input.footer.file_metadata().schema_descr().root_schema_ptr();
+            .set_key_value_metadata(Some(schema_note(&self.job.schema_text)));
+        let properties = lineage::properties(self.job, properties, true).build();
+        let schema = self.job.file_schema(first.input.footer.file_metadata().schema_descr())?;
         let writer = SerializedFileWriter::new(sink.tap(), schema, Arc::new(properties)).map_err(|e| broken(sink.path(), e))?;
         Ok(Open { file, groups: Vec::new(), sink, writer })
     }

@@ -7,6 +7,7 @@ use parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as P
 use parquet::errors::ParquetError;
 use parquet::schema::types::{SchemaDescriptor, Type as ParquetType, TypePtr};
 
+use crate::lake::iceberg::lineage;
 use crate::lake::{Error, Result};
 use crate::model::refusal::{Refusal, Refused};
 
@@ -20,17 +21,29 @@ pub fn parquet_schema(schema: &Schema) -> Result<SchemaDescriptor> {
     Ok(SchemaDescriptor::new(Arc::new(root)))
 }
 
+/// The columns of a table or file with those of lineage behind them.
+///
+/// Errs with a refusal where the table has a column of such a name.
+pub fn with_lineage(columns: &ParquetType) -> Result<SchemaDescriptor> {
+    if let Some(taken) = lineage::table_columns(columns).iter().find(|c| lineage::COLUMNS.iter().any(|(_, name)| *name == c.name())) {
+        return Err(Refused::new(Refusal::ColumnType, format!("column {} has a name of format 3's own", taken.name())).into());
+    }
+    lineage::file_schema(columns).map(SchemaDescriptor::new).map_err(broken)
+}
+
 /// Where a file's schema differs from the table's; `None` when it has it.
 ///
 /// Names may be spelled as the table spells them or as in
 /// [`compatible_name`]; those of the groups inside lists and maps are free. A
 /// column may be required where the table's is optional.
-pub fn difference(table: &SchemaDescriptor, file: &SchemaDescriptor) -> Option<String> {
-    fields_differ(table.root_schema(), file.root_schema(), true, "")
+///
+/// `lineage`: columns of lineage behind the table's make no difference.
+pub fn difference(table: &SchemaDescriptor, file: &SchemaDescriptor, lineage: bool) -> Option<String> {
+    let (wanted, found) = (table.root_schema().get_fields(), file.root_schema());
+    fields_differ(wanted, if lineage { lineage::table_columns(found) } else { found.get_fields() }, true, "")
 }
 
-fn fields_differ(table: &ParquetType, file: &ParquetType, named: bool, path: &str) -> Option<String> {
-    let (wanted, found) = (table.get_fields(), file.get_fields());
+fn fields_differ(wanted: &[TypePtr], found: &[TypePtr], named: bool, path: &str) -> Option<String> {
     if wanted.len() != found.len() {
         let place = if path.is_empty() { "the file" } else { path };
         return Some(format!("{place} has {} fields, the table {}", found.len(), wanted.len()));
@@ -59,7 +72,7 @@ fn node_differs(table: &ParquetType, file: &ParquetType, named: bool, above: &st
         return None;
     }
     let is_struct = meaning(table).1 == Meaning::Plain && wanted.has_id();
-    fields_differ(table, file, is_struct, &path)
+    fields_differ(table.get_fields(), file.get_fields(), is_struct, &path)
 }
 
 /// What the logical and converted types of a node say together.
@@ -308,7 +321,7 @@ mod tests {
         let check = |a: &str, b: &str| {
             let text = format!("message m {{ {a}; {b}; }}");
             let file = SchemaDescriptor::new(Arc::new(parse_message_type(&text).unwrap()));
-            difference(&table, &file)
+            difference(&table, &file, false)
         };
         let (a, b) = ("OPTIONAL INT64 a_x2Db (TIMESTAMP(MICROS,true)) = 1", "OPTIONAL BYTE_ARRAY s (UTF8) = 2");
         let says = |text: &str| Some(text.to_owned());
@@ -327,6 +340,6 @@ mod tests {
         let field = NestedField::required(1, "n", Type::Primitive(PrimitiveType::Long)).into();
         let table = parquet_schema(&Schema::builder().with_fields(vec![field]).build().unwrap()).unwrap();
         let file = SchemaDescriptor::new(Arc::new(parse_message_type("message m { OPTIONAL INT64 n = 1; }").unwrap()));
-        assert_eq!(difference(&table, &file), Some("column n is OPTIONAL, in the table REQUIRED".into()));
+        assert_eq!(difference(&table, &file, false), Some("column n is OPTIONAL, in the table REQUIRED".into()));
     }
 }

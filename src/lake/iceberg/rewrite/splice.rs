@@ -17,6 +17,7 @@ use parquet::file::writer::SerializedFileWriter;
 use super::cut;
 use super::input::Input;
 use super::job::{Job, Made};
+use super::lineage;
 use super::parts::{Group, MOST_GROUPS, nans_of, span};
 use super::sink::Sink;
 use crate::lake::iceberg::properties::{CREATED_BY, schema_note};
@@ -57,15 +58,15 @@ impl Copy<'_> {
     async fn output(&mut self, number: usize, groups: &[Group<'_>], nans: &HashMap<String, HashMap<i32, u64>>) -> Result<Made> {
         let first = groups.first().ok_or_else(|| Error::Setup("an output without row groups".into()))?;
         let mut sink = self.job.begin(number).await?;
+        let indexed = groups.iter().all(Group::is_indexed);
         let properties = WriterProperties::builder()
             .set_created_by(CREATED_BY.to_owned())
-            .set_key_value_metadata(Some(schema_note(&self.job.schema_text)))
-            .build();
-        let schema = first.input.footer.file_metadata().schema_descr().root_schema_ptr();
+            .set_key_value_metadata(Some(schema_note(&self.job.schema_text)));
+        let properties = lineage::properties(self.job, properties, indexed).build();
+        let schema = self.job.file_schema(first.input.footer.file_metadata().schema_descr())?;
         let path = sink.path().to_owned();
         let failed = |e| Error::Setup(format!("{path} could not be written: {e}"));
         let mut writer = SerializedFileWriter::new(sink.tap(), schema, Arc::new(properties)).map_err(failed)?;
-        let indexed = groups.iter().all(Group::is_indexed);
         for group in groups {
             self.job.control.check()?;
             self.group(*group, indexed, &mut writer, &mut sink).await?;
@@ -88,7 +89,7 @@ impl Copy<'_> {
             None => None,
         };
         let mut out = writer.next_row_group().map_err(failed)?;
-        for (column, (chunk, range)) in group.meta.columns().iter().zip(ranges).enumerate() {
+        for (column, (chunk, range)) in group.meta.columns().iter().zip(ranges).enumerate().take(self.job.columns.num_columns()) {
             let pages = match &mut window {
                 Some(window) => window.clone(),
                 None => self.window(group.input, range).await?,
@@ -106,6 +107,9 @@ impl Copy<'_> {
             };
             out.append_column(&pages, close).map_err(failed)?;
             sink.drain().await?;
+        }
+        if self.job.lineage {
+            lineage::write(&mut out, &lineage::columns(self.job, &[group], &[]).await?).map_err(failed)?;
         }
         out.close().map_err(failed)?;
         sink.drain().await

@@ -47,18 +47,24 @@ pub async fn manifests_of(table: &IcebergTable, snapshot: &SnapshotRef) -> Resul
     }
     let bytes = Store::new(&table.loaded.io).read(path).await?;
     let version = table.loaded.metadata.format_version();
-    let list = ManifestList::parse_with_version(&bytes, version)
-        .or_else(|e| match version {
-            // A table upgraded from v1 keeps its old lists.
-            FormatVersion::V1 => Err(e),
-            _ => ManifestList::parse_with_version(&bytes, FormatVersion::V1).map_err(|_| e),
-        })
-        .map_err(|e| Error::damaged(path, e))?;
+    let list = parsed(&bytes, version).map_err(|e| Error::damaged(path, e))?;
     let manifests: Vec<_> = list.consume_entries().into_iter().collect();
     if let Some(encrypted) = manifests.iter().find(|m| m.key_metadata.is_some()) {
         return Err(Refused::new(Refusal::Encrypted, format!("{}: manifest has key metadata", encrypted.manifest_path)).into());
     }
     Ok(manifests)
+}
+
+/// A manifest list of a table that has this version now.
+///
+/// # Errors
+/// When it is none.
+pub fn parsed(bytes: &[u8], version: FormatVersion) -> iceberg::Result<ManifestList> {
+    ManifestList::parse_with_version(bytes, version).or_else(|e| match version {
+        // A table upgraded from v1 keeps its old lists.
+        FormatVersion::V1 => Err(e),
+        _ => ManifestList::parse_with_version(bytes, FormatVersion::V1).map_err(|_| e),
+    })
 }
 
 /// A manifest list's row as the projected reader takes it.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::model::file::FileKey;
+use crate::model::file::{Content, FileKey};
 use crate::model::plan::{LiveDelete, LiveFile};
 
 /// What a live delete file can reach within its partition.
@@ -47,6 +47,8 @@ impl Reaching {
 }
 
 /// Enters into each file the keys of the deletes that apply to it, ascending.
+/// Position deletes do not apply to a file that has a deletion vector: it holds
+/// their rows too.
 pub fn join(files: &mut [LiveFile], reaching: &[Reaching]) {
     let mut by_path: HashMap<&str, Vec<&Reaching>> = HashMap::new();
     let mut others = Vec::new();
@@ -58,8 +60,11 @@ pub fn join(files: &mut [LiveFile], reaching: &[Reaching]) {
     }
     for file in files {
         let named = by_path.get(&*file.path).into_iter().flatten();
-        let applying = others.iter().chain(named).filter(|d| d.applies(&file.path, file.data_sequence));
-        let mut keys: Vec<FileKey> = applying.map(|d| d.delete.key.clone()).collect();
+        let mut applying: Vec<_> = others.iter().chain(named).filter(|d| d.applies(&file.path, file.data_sequence)).collect();
+        if applying.iter().any(|d| d.delete.content == Content::DeletionVector) {
+            applying.retain(|d| d.delete.content != Content::PositionDeletes);
+        }
+        let mut keys: Vec<FileKey> = applying.into_iter().map(|d| d.delete.key.clone()).collect();
         keys.sort_unstable();
         keys.dedup();
         file.deletes = keys;
@@ -86,10 +91,9 @@ pub fn single_target<'a>(referenced: Option<&'a str>, lower: Option<&'a str>, up
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::file::Content;
 
     fn file(path: &str, data_sequence: i64) -> LiveFile {
-        LiveFile { path: path.into(), bytes: 1, records: 1, data_sequence, sort_order_id: None, deletes: vec![] }
+        LiveFile { path: path.into(), bytes: 1, records: 1, data_sequence, sort_order_id: None, first_row_id: None, deletes: vec![] }
     }
 
     fn delete(name: &str, data_sequence: i64, targets: Targets) -> Reaching {
@@ -117,6 +121,18 @@ mod tests {
     fn a_position_delete_reaches_the_files_it_names_up_to_its_own_sequence() {
         let mut files = [file("a", 1), file("b", 2), file("c", 3), file("d", 1)];
         assert_eq!(applied(&mut files, &[delete("p", 2, named(&["a", "b", "c"]))]), [vec!["p"], vec!["p"], vec![], vec![]]);
+    }
+
+    #[test]
+    fn a_vector_takes_the_place_of_the_position_deletes_of_its_file_and_of_no_other() {
+        let mut files = [file("a", 1), file("b", 1)];
+        let mut vector = delete("v", 3, named(&["a"]));
+        vector.delete.content = Content::DeletionVector;
+        let others = [delete("p", 2, named(&["a", "b"])), delete("e", 2, Targets::Older), vector];
+        assert_eq!(applied(&mut files, &others), [vec!["e", "v"], vec!["e", "p"]]);
+        // one that is older than its file is none
+        let mut newer = [file("a", 4)];
+        assert_eq!(applied(&mut newer, &others), [Vec::<String>::new()]);
     }
 
     #[test]

@@ -90,7 +90,7 @@ mod tests {
     const FILE: &str = "s3://b/t/data/f.parquet";
 
     fn file(data_sequence: i64) -> LiveFile {
-        LiveFile { path: FILE.into(), bytes: 1, records: 1, data_sequence, sort_order_id: None, deletes: vec![] }
+        LiveFile { path: FILE.into(), bytes: 1, records: 1, data_sequence, sort_order_id: None, first_row_id: None, deletes: vec![] }
     }
 
     fn refused(file: LiveFile, reaching: &[Reaching], aimed: &ByTarget) -> Option<Refusal> {

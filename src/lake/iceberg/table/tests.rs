@@ -116,7 +116,9 @@ fn h46_encryption_and_newer_formats_are_refused_by_name() {
         json["format-version"] = json!(3);
         json["next-row-id"] = json!(0);
     });
-    assert_eq!((newer.view.format_version, refused(&newer)), (3, vec![Refusal::FormatVersion]));
+    assert_eq!((newer.view.format_version, refused(&newer)), (3, vec![]));
+    let early = table("main", |json| json["schemas"][0]["fields"][0]["initial-default"] = json!(5));
+    assert_eq!(refused(&early), [Refusal::DefaultValue]);
 }
 
 #[test]

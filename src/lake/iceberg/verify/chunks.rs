@@ -13,6 +13,7 @@ use super::blooms;
 use super::told::{self, Place};
 use super::{failed, unproven};
 use crate::lake::Result;
+use crate::lake::iceberg::lineage;
 use crate::lake::iceberg::read::file::{ParquetFile, Store};
 use crate::lake::iceberg::read::scan::AT_ONCE;
 use crate::model::plan::Plan;
@@ -61,7 +62,7 @@ pub async fn same(store: &Store, plan: &Plan, outputs: &[DataFile], memory: u64)
                     equal(&input.file, &output, span, piece, &mut hash).await?;
                 }
                 blooms::same(&input.file, input.group, &output.file, output.group, memory).await?;
-                copied.columns = output.file.footer().file_metadata().schema_descr().num_columns();
+                copied.columns = lineage::table_leaves(output.file.footer().file_metadata().schema_descr());
                 let part = copied.parts.get_mut(output.place).map(|parts| parts.entry(input.place).or_default());
                 if let Some(part) = part {
                     *part = Part { here: part.here + 1, all: input.of };
@@ -127,8 +128,11 @@ struct Span {
 
 /// The chunks of a row group; those that lie side by side in both files are one.
 fn spans(input: &Group, output: &Group) -> Result<Vec<Span>> {
-    let columns = |group: &Group| group.file.footer().file_metadata().schema_descr().root_schema_ptr();
-    if columns(input).get_fields() != columns(output).get_fields() {
+    let schema = |group: &Group| group.file.footer().file_metadata().schema_descr_ptr();
+    let (from_schema, to_schema) = (schema(input), schema(output));
+    // lineage is not copied
+    let columns = lineage::table_leaves(&to_schema);
+    if lineage::table_columns(from_schema.root_schema()) != lineage::table_columns(to_schema.root_schema()) {
         return Err(failed(&output.file.path, format_args!("its columns are not those of {}", input.file.path)));
     }
     let meta = |group: &Group| group.file.footer().row_groups().get(group.group).cloned();
@@ -136,11 +140,11 @@ fn spans(input: &Group, output: &Group) -> Result<Vec<Span>> {
         return Err(failed(&output.file.path, "a row group is not there"));
     };
     let place = format!("{} row group {}", output.file.path, output.group);
-    if from.num_rows() != to.num_rows() || from.num_columns() != to.num_columns() {
+    if from.num_rows() != to.num_rows() || from.num_columns() < columns {
         return Err(failed(&place, format_args!("not the rows and columns of {} row group {}", input.file.path, input.group)));
     }
     let mut spans: Vec<Span> = Vec::new();
-    for (column, (a, b)) in from.columns().iter().zip(to.columns()).enumerate() {
+    for (column, (a, b)) in from.columns().iter().zip(to.columns()).enumerate().take(columns) {
         let at = |group: &Group, footer| Place { footer, group: group.group, column };
         let (old, new) = (at(input, input.file.footer().as_ref()), at(output, output.file.footer().as_ref()));
         if let Some(how) = told::difference(old, new) {

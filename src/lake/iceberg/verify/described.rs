@@ -99,8 +99,15 @@ mod tests {
     }
 
     fn plan() -> Plan {
-        let live =
-            |path: &str| LiveFile { path: path.into(), bytes: 1, records: 1, data_sequence: 1, sort_order_id: None, deletes: Vec::new() };
+        let live = |path: &str| LiveFile {
+            path: path.into(),
+            bytes: 1,
+            records: 1,
+            data_sequence: 1,
+            sort_order_id: None,
+            first_row_id: None,
+            deletes: Vec::new(),
+        };
         Plan {
             table: TableIdent::iceberg(Uuid::from_u128(1)),
             name: TableName::new("c", "n", "t"),

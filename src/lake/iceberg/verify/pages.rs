@@ -14,6 +14,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 use super::blocks::{self, Applied, Block, Blocks, Group};
 use super::stated::{self, Leaf};
 use super::{failed, unproven};
+use crate::lake::iceberg::lineage;
 use crate::lake::iceberg::read::file::{ParquetFile, Store};
 use crate::lake::iceberg::read::live::Struck;
 use crate::lake::iceberg::read::manifests::Entries;
@@ -68,7 +69,9 @@ impl Pages<'_> {
     pub async fn compare(&self) -> Result<Option<Same>> {
         let outputs = blocks::outputs(self.store, self.outputs, self.schema).await?;
         let Some(first) = outputs.first().cloned() else { return self.nothing().await.map(Some) };
-        let leaves = stated::leaves(first.footer().file_metadata().schema_descr());
+        let schema = first.footer().file_metadata().schema_descr();
+        let mut leaves = stated::leaves(schema);
+        leaves.truncate(lineage::table_leaves(schema));
         let mut done = Done::new(&leaves, self.outputs.len());
         let mut blocks = Blocks::new(self.store, self.plan, self.deletes, outputs);
         let asked: Vec<Asked> = leaves.iter().map(|leaf| self.asked(leaf)).collect();
@@ -183,11 +186,12 @@ fn told(block: &Block, column: usize, failure: Failure) -> Error {
     }
 }
 
-/// Whether two files have the same columns, spelled alike.
+/// Whether two files have the same columns, spelled alike; those of lineage do not
+/// count.
 fn same_schema(a: &ParquetFile, b: &ParquetFile) -> bool {
     let schema = |file: &ParquetFile| -> Arc<SchemaDescriptor> { file.footer().file_metadata().schema_descr_ptr() };
     let (a, b) = (schema(a), schema(b));
-    Arc::ptr_eq(&a, &b) || a.root_schema().get_fields() == b.root_schema().get_fields()
+    Arc::ptr_eq(&a, &b) || lineage::table_columns(a.root_schema()) == lineage::table_columns(b.root_schema())
 }
 
 /// How many columns may be compared at one time: fewer than there are cores where

@@ -13,6 +13,7 @@ use super::counts::stated;
 use super::{failed, unproven};
 use crate::lake::Result;
 use crate::lake::iceberg::hash::RootHasher;
+use crate::lake::iceberg::lineage;
 use crate::lake::iceberg::read::ColumnHash;
 use crate::lake::iceberg::read::file::{ParquetFile, Store};
 use crate::lake::iceberg::read::scan::{AT_ONCE, Consumer, Limits, Opened, Root, Scan, keyed_footer};
@@ -67,7 +68,8 @@ pub async fn checked(store: &Store, described: &DataFile, schema: &Schema) -> Re
         return Err(failed(path, format_args!("{size} bytes, described as {}", described.file_size_in_bytes())));
     }
     let file = ParquetFile::open_indexed(store, path, size).await?;
-    same_fields(schema.fields(), file.schema().fields(), path)?;
+    let columns = lineage::table_columns(file.footer().file_metadata().schema_descr().root_schema()).len();
+    same_fields(schema.fields(), file.schema().fields().get(..columns).unwrap_or_default(), path)?;
     bounds::all_have_columns(described, schema)?;
     let rows = file.rows()?;
     if rows != described.record_count() {
@@ -81,7 +83,7 @@ async fn open(store: &Store, described: &DataFile, schema: &Schema, only: Option
     let file = checked(store, described, schema).await?;
     let keyed = keyed_footer(file.arrow());
     let mut columns: Vec<Root> = schema.fields().iter().map(|_| Root { leaves: Vec::new(), to: None }).collect();
-    for leaf in 0..file.footer().file_metadata().schema_descr().num_columns() {
+    for leaf in 0..lineage::table_leaves(file.footer().file_metadata().schema_descr()) {
         let root = columns.get_mut(file.arrow().parquet_schema().get_column_root_idx(leaf));
         root.ok_or_else(|| failed(path, "more columns than the table has"))?.leaves.push(leaf);
     }
@@ -173,8 +175,8 @@ pub fn same_columns(read: &[ColumnHash], back: &[ColumnHash]) -> Result<usize> {
 
 /// The file's schema is the table's: the same fields by id in the same places,
 /// with the same types, and NULLs only where the table may have them. Names are
-/// the writer's business.
-fn same_fields(table: &Fields, file: &Fields, path: &str) -> Result<()> {
+/// the writer's business. Columns of lineage behind them are proven by themselves.
+fn same_fields(table: &Fields, file: &[FieldRef], path: &str) -> Result<()> {
     if table.len() != file.len() {
         return Err(failed(path, format_args!("{} fields where the table has {}", file.len(), table.len())));
     }

@@ -13,7 +13,7 @@ use parquet::arrow::async_reader::ParquetRecordBatchStream;
 use roaring::RoaringTreemap;
 
 use super::failed;
-use super::keys;
+use super::{keys, vectors};
 use crate::lake::iceberg::read::file::{FileReader, ParquetFile, Store};
 use crate::lake::iceberg::read::manifests::{self, Kind};
 use crate::lake::iceberg::read::{name_mapping, partition};
@@ -64,6 +64,9 @@ impl<'a> Second<'a> {
         for delete in plan.deletes.iter().filter(|d| d.content == Content::PositionDeletes) {
             second.positions(store, delete).await?;
         }
+        for delete in plan.deletes.iter().filter(|d| d.content == Content::DeletionVector) {
+            second.vector(store, delete).await?;
+        }
         for delete in by_key {
             let mut ids = entries.get(&*delete.key.path).and_then(DataFile::equality_ids).unwrap_or_default();
             ids.sort_unstable();
@@ -98,6 +101,15 @@ impl<'a> Second<'a> {
                     }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Takes what a vector deletes for all that is deleted by position in its file.
+    async fn vector(&mut self, store: &Store, delete: &LiveDelete) -> Result<()> {
+        for (input, named) in self.plan.inputs.iter().zip(&mut self.named).filter(|(input, _)| input.deletes.contains(&delete.key)) {
+            *named = vectors::rows(store, delete, &input.path).await?;
+            named.remove_range(input.records..);
         }
         Ok(())
     }
@@ -137,7 +149,7 @@ impl<'a> Second<'a> {
 
     /// The deleted rows of a row group; `None` where columns have neither ids nor names
     /// that are mapped to some, so that keys cannot be found.
-    async fn dead(&self, place: usize, file: &ParquetFile, group: usize, first: u64) -> Result<Option<RoaringTreemap>> {
+    pub async fn dead(&self, place: usize, file: &ParquetFile, group: usize, first: u64) -> Result<Option<RoaringTreemap>> {
         let Some(input) = self.plan.inputs.get(place) else { return Ok(None) };
         let rows = file.footer().row_groups().get(group).and_then(|meta| u64::try_from(meta.num_rows()).ok()).unwrap_or(0);
         let mut dead = RoaringTreemap::new();

@@ -21,6 +21,7 @@ use crate::lake::Result;
 use crate::lake::asserted::AssertedHead;
 use crate::lake::iceberg::catalog::Loaded;
 use crate::lake::iceberg::commit::parentless;
+use crate::lake::iceberg::lineage;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -95,8 +96,11 @@ fn passing(client: &Client, metadata: &TableMetadata, head: &Snapshot, sequence:
         .with_timestamp_ms(client.clock.now_ms().max(metadata.last_updated_ms()))
         .with_manifest_list(head.manifest_list().to_owned())
         .with_summary(summary)
-        .with_schema_id(metadata.current_schema_id())
-        .build();
+        .with_schema_id(metadata.current_schema_id());
+    let snapshot = match lineage::is_kept(metadata) {
+        true => snapshot.with_row_range(metadata.next_row_id(), 0).build(),
+        false => snapshot.build(),
+    };
     vec![TableUpdate::AddSnapshot { snapshot }, TableUpdate::RemoveSnapshots { snapshot_ids: vec![id] }]
 }
 

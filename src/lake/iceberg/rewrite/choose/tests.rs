@@ -18,6 +18,7 @@ fn plan(files: &[(u64, u64)]) -> Plan {
         records: *records,
         data_sequence: 1,
         sort_order_id: None,
+        first_row_id: None,
         deletes: Vec::new(),
     };
     Plan {

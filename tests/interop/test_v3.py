@@ -1,0 +1,216 @@
+"""Tables of format v3: Spark writes deletion vectors and row lineage, afterwrite compacts by every way it has, and Spark finds
+every row as it was, with the id that it had and the sequence number that last updated it."""
+
+import pytest
+
+import engines
+
+MERGE_ON_READ = "'write.delete.mode'='merge-on-read','write.update.mode'='merge-on-read','write.merge.mode'='merge-on-read'"
+V3 = f"'format-version'='3', {MERGE_ON_READ}"
+COLUMNS = "id BIGINT, v STRING, d DOUBLE, p BIGINT"
+ROWS = "SELECT id, concat('v', id % 97) AS v, id / 3.0D AS d, id % 2 AS p FROM range({}, {}, 1, 1)"
+# Which way is taken, and what makes it so: pages joined of small row groups, or row groups copied that are large already.
+WAYS = {"re-pack": (6, 500, ""), "splice": (4, 125_000, ""), "re-encode": (6, 500, ", 'write.parquet.bloom-filter-enabled.column.id'='true'")}
+
+
+def create(lab, table, properties=V3, partitioned=""):
+    lab.spark.sql(f"CREATE TABLE lake.db.{table} ({COLUMNS}) USING iceberg {partitioned} TBLPROPERTIES ({properties})")
+    return f"db.{table}"
+
+
+def insert(lab, table, commits, rows, first=0):
+    for start in range(first, first + commits * rows, rows):
+        lab.spark.sql(f"INSERT INTO lake.{table} {ROWS.format(start, start + rows)}")
+
+
+def lineage(lab, table, snapshot=None):
+    """Every row with its id and the sequence number of its last update."""
+    at = f" VERSION AS OF {snapshot}" if snapshot else ""
+    return sorted(tuple(r) for r in lab.spark.sql(f"SELECT id, v, _row_id, _last_updated_sequence_number FROM lake.{table}{at}").collect())
+
+
+
+def _metadata(lab, table):
+    import json
+    import re
+
+    return json.loads(open(re.sub("^file:/*", "/", engines.in_sqlite(lab.home, table))).read())
+
+
+def compact(lab, table, landed=1, path=None, confirm=("duckdb",), unchanged=lineage):
+    """Compacts, and checks rows and lineage before and after, now and in the past."""
+    before, digests = unchanged(lab, table), lab.digests(table, ())
+    head = lab.spark.snapshots(table)[-1]["snapshot_id"]
+    next_row_id = _metadata(lab, table)["next-row-id"]
+    results = lab.afterwrite.compact(table)
+    done = [r for r in results if r.get("snapshot_id")]
+    assert len(done) == landed, results
+    assert path is None or {r["path"] for r in done} == {path}, results
+    assert unchanged(lab, table) == before
+    assert unchanged(lab, table, head) == before, "the past changed"
+    assert lab.digests(table, confirm) == {name: digests["spark"] for name in ("spark", *confirm)}
+    ids_hold(lab, table, next_row_id)
+    return results
+
+
+def ids_hold(lab, table, next_row_id):
+    """Snapshots give out ids from the table's next on, and never two the same."""
+    now = _metadata(lab, table)
+    ranges = sorted((s["first-row-id"], s["first-row-id"] + s["added-rows"]) for s in now["snapshots"] if "first-row-id" in s)
+    assert all(end <= start for (_, end), (start, _) in zip(ranges, ranges[1:])), ranges
+    assert now["next-row-id"] == ranges[-1][1] >= next_row_id
+    ids = [r[2] for r in lineage(lab, table)]
+    assert len(set(ids)) == len(ids) and (not ids or max(ids) < now["next-row-id"])
+
+
+def vectors(lab, table):
+    return [f for f in lab.spark.files(table, "delete_files") if f["file_format"] == "PUFFIN"]
+
+
+@pytest.mark.parametrize("path", WAYS)
+def test_lineage_is_kept_on_every_way(lab, path):
+    commits, rows, extra = WAYS[path]
+    table = create(lab, f"way_{path.replace('-', '_')}", V3 + extra)
+    insert(lab, table, commits, rows)
+    compact(lab, table, path=path)
+    # our own outputs and new files together, some of whose rows were updated and have an older id
+    insert(lab, table, commits, rows, first=commits * rows)
+    lab.spark.sql(f"UPDATE lake.{table} SET v = 'updated' WHERE id % 1009 = 3")
+    lab.spark.sql(f"DELETE FROM lake.{table} WHERE id % 1013 = 5")
+    assert vectors(lab, table)
+    compact(lab, table)
+    assert vectors(lab, table) == [], "vectors go with the data they covered"
+    assert len(lab.spark.files(table)) < commits
+
+
+@pytest.mark.parametrize("path", ["re-pack", "re-encode"])
+def test_vectors_of_a_shared_file_are_applied_and_their_neighbours_live(lab, path):
+    table = create(lab, f"vectors_{path.replace('-', '_')}", V3 + WAYS[path][2], "PARTITIONED BY (p)")
+    insert(lab, table, 6, 400)
+    lab.spark.sql(f"DELETE FROM lake.{table} WHERE id % 7 = 0")
+    if path == "re-encode":  # files of updated rows have other columns required, and their pages cannot be joined
+        lab.spark.sql(f"UPDATE lake.{table} SET v = 'updated' WHERE id % 11 = 1")
+        lab.spark.sql(
+            f"MERGE INTO lake.{table} t USING (SELECT id * 5 AS id FROM range(0, 300)) s ON t.id = s.id "
+            "WHEN MATCHED AND t.id % 2 = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET v = 'merged'"
+        )
+    before = lineage(lab, table)
+    shared = {f["file_path"] for f in vectors(lab, table)}
+    assert len(shared) < len(vectors(lab, table)), "some vectors share a file"
+    done = lab.afterwrite.compact(table, "--partition", "p=0")
+    assert [r["path"] for r in done] == [path], done
+    assert lineage(lab, table) == before
+    assert vectors(lab, table) and {f["partition"]["p"] for f in vectors(lab, table)} == {1}, "the other partition's vectors live"
+    compact(lab, table, path=path)
+    # Spark goes on: its deletes find our outputs, and all agrees
+    lab.spark.sql(f"DELETE FROM lake.{table} WHERE id % 13 = 2")
+    if path == "re-encode":
+        lab.spark.sql(f"UPDATE lake.{table} SET v = 'again' WHERE id % 17 = 3")
+    insert(lab, table, 6, 400, first=2400)
+    compact(lab, table, landed=2, path=path)
+    assert vectors(lab, table) == []
+
+
+def test_a_table_that_is_upgraded_in_the_middle_of_its_life(lab):
+    table = create(lab, "upgraded", "'format-version'='2'")
+    insert(lab, table, 4, 300)
+    lab.spark.sql(f"ALTER TABLE lake.{table} SET TBLPROPERTIES ({MERGE_ON_READ})")
+    lab.spark.sql(f"DELETE FROM lake.{table} WHERE id % 19 = 0")
+    lab.afterwrite.compact(table)  # data and file sequence numbers of its output differ
+    insert(lab, table, 4, 300, first=1200)
+    lab.spark.sql(f"DELETE FROM lake.{table} WHERE id % 23 = 0")
+    lab.spark.sql(f"ALTER TABLE lake.{table} SET TBLPROPERTIES ('format-version'='3', {MERGE_ON_READ})")
+    # the first commit of format 3 gives ids to all that was there
+    insert(lab, table, 4, 300, first=2400)
+    lab.spark.sql(f"DELETE FROM lake.{table} WHERE id % 29 = 0")
+    assert vectors(lab, table)
+    compact(lab, table)
+    assert lab.spark.files(table, "delete_files") == []
+
+
+def test_a_table_that_was_raised_from_format_1_is_refused_by_name(lab):
+    table = create(lab, "upgraded1", "'format-version'='1'")
+    insert(lab, table, 4, 300)
+    lab.spark.sql(f"ALTER TABLE lake.{table} SET TBLPROPERTIES ('format-version'='3', {MERGE_ON_READ})")
+    before = lab.spark.snapshots(table)
+    assert "format-version" in lab.afterwrite.run("compact", f"lake.{table}", ok=(3,)).stderr
+    assert lab.spark.snapshots(table) == before
+
+
+@pytest.mark.parametrize("path", WAYS)
+def test_the_first_commit_after_an_upgrade_is_a_compaction(lab, path):
+    commits, rows, extra = WAYS[path]
+    table = create(lab, f"first_{path.replace('-', '_')}", f"'format-version'='2', {MERGE_ON_READ} {extra}", "PARTITIONED BY (p)")
+    for p in range(2):  # one partition's manifests are rewritten, the other's are kept
+        for start in range(0, commits * rows, rows):
+            lab.spark.sql(f"INSERT INTO lake.{table} SELECT id, v, d, {p} FROM ({ROWS.format(start, start + rows)})")
+    if path != "splice":
+        lab.spark.sql(f"DELETE FROM lake.{table} WHERE id % 7 = 0")
+    lab.spark.sql(f"ALTER TABLE lake.{table} SET TBLPROPERTIES ('format-version'='3')")
+    before = sorted(tuple(r) for r in lab.spark.sql(f"SELECT p, id, v, _row_id FROM lake.{table}").collect())
+    assert {r[3] for r in before} == {None}
+    done = lab.afterwrite.compact(table, "--partition", "p=0")
+    assert [r["path"] for r in done] == [path], done
+    after = sorted(tuple(r) for r in lab.spark.sql(f"SELECT p, id, v, _row_id FROM lake.{table}").collect())
+    assert [r[:3] for r in after] == [r[:3] for r in before]
+    ids_hold_over(lab, table, [r[3] for r in after])
+    again = lab.afterwrite.compact(table, "--partition", "p=1")
+    assert again and all(r.get("snapshot_id") for r in again), again
+    kept = sorted(tuple(r) for r in lab.spark.sql(f"SELECT p, id, v, _row_id FROM lake.{table}").collect())
+    assert kept == after, "ids that were given stay"
+
+
+def ids_hold_over(lab, table, ids):
+    assert None not in ids and len(set(ids)) == len(ids) and max(ids) < _metadata(lab, table)["next-row-id"]
+
+
+def test_rows_of_copy_on_write_updates_keep_their_ids(lab):
+    table = create(lab, "copied", "'format-version'='3'")
+    insert(lab, table, 5, 300)
+    lab.spark.sql(f"UPDATE lake.{table} SET v = 'updated' WHERE id % 5 = 0")  # files with ids stored, and some NULL sequence numbers
+    insert(lab, table, 5, 300, first=1500)
+    compact(lab, table)
+    lab.spark.sql(f"UPDATE lake.{table} SET v = 'twice' WHERE id % 7 = 0")
+    insert(lab, table, 5, 300, first=3000)
+    compact(lab, table)
+
+
+def test_pyiceberg_reads_what_it_can(lab):
+    table = create(lab, "read", "'format-version'='3'")
+    insert(lab, table, 5, 300)
+    compact(lab, table, confirm=("pyiceberg", "duckdb"))
+
+
+def test_lineage_over_a_rest_catalog(lab, spark_jvm):
+    server = engines.RestCatalog(lab.home)
+    try:
+        spark = spark_jvm.open_rest(lab.home, server.url)
+        spark.sql(f"CREATE TABLE lake.db.over_rest ({COLUMNS}) USING iceberg TBLPROPERTIES ({V3})")
+        for start in range(0, 2400, 400):
+            spark.sql(f"INSERT INTO lake.db.over_rest {ROWS.format(start, start + 400)}")
+        spark.sql("DELETE FROM lake.db.over_rest WHERE id % 7 = 0")
+        before = lineage(lab, "db.over_rest")
+        client = engines.Afterwrite(lab.home.config("", (server.url,), "v3-rest.toml", "v3-rest"))
+        done = client.compact("db.over_rest")
+        assert done and all(r.get("snapshot_id") for r in done), done
+        assert lineage(lab, "db.over_rest") == before
+        spark.sql("DELETE FROM lake.db.over_rest WHERE id % 11 = 0")
+        assert lineage(lab, "db.over_rest") == [r for r in before if r[0] % 11]
+    finally:
+        server.stop()
+
+
+def test_columns_with_an_initial_default_are_filled_in(lab):
+    table = create(lab, "defaults")
+    insert(lab, table, 5, 300)
+    jvm = lab.spark.session._jvm
+    catalog = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(lab.spark.session._jsparkSession, f"lake.{table}")
+    update = catalog.updateSchema()
+    types, literal = jvm.org.apache.iceberg.types.Types, jvm.org.apache.iceberg.expressions.Expressions.lit
+    update = update.addColumn("n", types.IntegerType.get(), "doc", literal(42))
+    update.addColumn("t", types.StringType.get(), "doc", literal("old")).commit()
+    lab.spark.sql(f"INSERT INTO lake.{table} SELECT 9000 + id, 'new', 1.0D, 0, CAST(id AS INT), NULL FROM range(0, 50)")
+    lab.spark.sql(f"DELETE FROM lake.{table} WHERE id % 7 = 0")
+    compact(lab, table, path="re-encode", confirm=())
+    assert lab.spark.sql(f"SELECT count(*) FROM lake.{table} WHERE n = 42 AND t = 'old'").collect()[0][0] > 1000
+    assert lab.spark.sql(f"SELECT count(*) FROM lake.{table} WHERE t IS NULL").collect()[0][0] > 0
