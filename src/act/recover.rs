@@ -126,7 +126,7 @@ impl Act {
             return Ok(Look::Gone);
         };
         let resolution = match kind {
-            Kind::Rewrite => table.find_attempt(attempt, asserted),
+            Kind::Rewrite => table.trace_attempt(attempt, asserted).await?,
             Kind::Undo { snapshot_id, .. } => {
                 let named = self.journal.files(attempt).await?;
                 undo::find(table.as_ref(), *snapshot_id, asserted, &named)
