@@ -48,7 +48,10 @@ impl Act {
         match closed {
             Ok(state) => {
                 if state.is_final() && !work.stop.hung.load(Ordering::Relaxed) {
-                    self.tidy(work).await;
+                    let tidied = self.within(self.settings.commit_for, async { Ok(self.tidy(work).await) }).await;
+                    if let Err(error) = tidied {
+                        tracing::warn!(job = work.job.id.0, %error, "left-over files stay until recovery");
+                    }
                 }
                 match state {
                     _ if state == verdict.state() => verdict,

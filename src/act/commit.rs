@@ -1,6 +1,7 @@
 //! Tries to commit, and looks at those whose outcome is not known.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::attempt::{self, AttemptState, Loss};
 use super::backoff::Backoff;
@@ -121,7 +122,7 @@ impl Act {
     /// crash inside is told apart by the journal: `writing` was never asked,
     /// `committing` is resolved.
     async fn try_once(&self, work: &mut Work, effort: &Effort<'_>) -> Result<Tried, Verdict> {
-        let table = match self.load(&work.job.plan).await {
+        let table = match self.read(&work.stop, self.load(&work.job.plan)).await {
             Ok(Some(table)) => table,
             Ok(None) => return Err(Verdict::Dropped { conflict: Conflict::TableGone }),
             Err(error @ Error::Unreachable { .. }) => return Ok(Tried::NotAsked(error)),
@@ -171,7 +172,9 @@ impl Act {
         self.journal.step(&self.holder.id, id, &AttemptState::Lost { loss: loss.clone() }).await.map_err(journal_failed)?;
         self.kill.reached(KillPoint::OutcomeJournaled);
         if !work.stop.hung.load(std::sync::atomic::Ordering::Relaxed) {
-            self.clean(table, id, &loss).await;
+            let cleaned = self.within(self.settings.commit_for, async { Ok(self.clean(table, id, &loss).await) }).await;
+            // what hangs is not tried again by this job
+            work.stop.hung.fetch_or(cleaned.is_err(), std::sync::atomic::Ordering::Relaxed);
         }
         Ok(())
     }
@@ -202,7 +205,9 @@ impl Act {
             return Err(Verdict::Unresolved { reason });
         };
         loop {
-            let open = match self.look(&work.job.plan, &work.job.kind, &id, &asserted).await {
+            let left = until.saturating_sub(self.clock.now_ms()).max(millis(self.settings.longest_wait));
+            let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
+            let open = match self.within(left, self.look(&work.job.plan, &work.job.kind, &id, &asserted)).await {
                 Ok(Look::Seen(Resolution::Landed { snapshot_id }, _)) => {
                     self.journal.step(&self.holder.id, &id, &AttemptState::Landed { snapshot_id }).await.map_err(journal_failed)?;
                     self.kill.reached(KillPoint::OutcomeJournaled);
@@ -230,7 +235,11 @@ impl Act {
         }
     }
 
-    fn after(&self, time: std::time::Duration) -> i64 {
-        self.clock.now_ms().saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
+    pub(super) fn after(&self, time: Duration) -> i64 {
+        self.clock.now_ms().saturating_add(millis(time))
     }
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }

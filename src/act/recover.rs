@@ -74,18 +74,19 @@ impl Act {
 
     /// Resolves what may have been asked, then closes the job.
     async fn recover_job(&self, job: &Job) -> journal::Result<JobState> {
+        let patience = self.settings.resolve_for;
         let mut reason = String::from("interrupted");
         for attempt in self.journal.attempts(&job.id).await? {
             let AttemptState::Committing { asserted } = &attempt.state else {
                 continue;
             };
-            let next = match self.look(&job.plan, &job.kind, &attempt.id, asserted).await {
+            let next = match self.within(patience, self.look(&job.plan, &job.kind, &attempt.id, asserted)).await {
                 Ok(Look::Seen(Resolution::Landed { snapshot_id }, _)) => Some(AttemptState::Landed { snapshot_id }),
                 Ok(Look::Seen(resolution @ Resolution::NotLanded, _)) => Some(AttemptState::Lost { loss: Loss::Seen(resolution) }),
                 Ok(Look::Gone) => Some(AttemptState::GivenUp),
-                Ok(Look::Seen(Resolution::Open { reason: open }, table)) => match table.fence(asserted).await {
+                Ok(Look::Seen(Resolution::Open { reason: open }, table)) => match self.within(patience, table.fence(asserted)).await {
                     // from here on it cannot land: what is seen now is final
-                    Ok(true) => match self.look(&job.plan, &job.kind, &attempt.id, asserted).await {
+                    Ok(true) => match self.within(patience, self.look(&job.plan, &job.kind, &attempt.id, asserted)).await {
                         Ok(Look::Seen(Resolution::Landed { snapshot_id }, _)) => Some(AttemptState::Landed { snapshot_id }),
                         Ok(Look::Seen(..)) => Some(AttemptState::Lost { loss: Loss::Seen(Resolution::NotLanded) }),
                         Ok(Look::Gone) => Some(AttemptState::GivenUp),
@@ -150,14 +151,17 @@ impl Act {
             }
             let key = format!("{} {}", job.plan.table, job.plan.name);
             if !tables.contains_key(&key) {
-                let table = self.load(&job.plan).await.unwrap_or_else(|error| {
+                let table = self.within(self.settings.resolve_for, self.load(&job.plan)).await.unwrap_or_else(|error| {
                     tracing::warn!(table = %job.plan.name, %error, "left-over files stay until the table can be loaded");
                     None
                 });
                 tables.insert(key.clone(), table);
             }
             if let Some(Some(table)) = tables.get(&key) {
-                self.clean(table.as_ref(), &attempt.id, loss).await;
+                let cleaned = self.within(self.settings.commit_for, async { Ok(self.clean(table.as_ref(), &attempt.id, loss).await) });
+                if let Err(error) = cleaned.await {
+                    tracing::warn!(attempt = attempt.id.0, %error, "left-over files stay until recovery");
+                }
             }
         }
         Ok(())

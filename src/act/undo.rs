@@ -56,7 +56,7 @@ impl Act {
             (JobState::Committed, Kind::Rewrite, Some(id)) => id,
             _ => return Err(NotUndone::NotCommitted { job: job.0.clone(), state: done.state.code() }),
         };
-        let head = self.load(&done.plan).await?.and_then(|t| t.view().head);
+        let head = self.within(self.settings.resolve_for, self.load(&done.plan)).await?.and_then(|t| t.view().head);
         if head != Some(snapshot_id) {
             return Err(NotUndone::NotHead { job: job.0.clone(), snapshot_id, table: done.plan.name.to_string() });
         }
