@@ -7,7 +7,7 @@ use super::attempt::{self, AttemptState, Loss};
 use super::backoff::Backoff;
 use super::control::Watch;
 use super::job::{JobState, Verdict};
-use super::{Act, Work, journal_failed};
+use super::{Act, Work, journal_failed, undo};
 use crate::lake::{Commit, Error, Table, Written};
 use crate::model::killpoint::KillPoint;
 use crate::model::outcome::{Conflict, Outcome, Resolution};
@@ -58,7 +58,7 @@ pub(super) enum Look {
 impl Act {
     /// Tries until the effort has landed, cannot land, or its time is over. Each
     /// try is on a fresh load, and is known to have landed or not before the
-    /// next begins.
+    /// next begins, but for those that may be asked twice.
     pub(super) async fn land(&self, work: &mut Work, effort: &Effort<'_>) -> Result<i64, Verdict> {
         let until = self.after(self.settings.commit_for);
         let mut waits = Backoff::new(self.settings.wait, self.settings.longest_wait);
@@ -191,7 +191,8 @@ impl Act {
     }
 
     /// Looks at the table until it shows whether the last try landed: its
-    /// snapshot, or `None` when it is proven not to have. Deletes nothing before.
+    /// snapshot, or `None` when it is proven not to have, or may be asked again.
+    /// Deletes nothing before.
     async fn resolve(&self, work: &mut Work, reason: String) -> Result<Option<i64>, Verdict> {
         let until = self.after(self.settings.resolve_for);
         let mut waits = Backoff::new(self.settings.wait, self.settings.longest_wait);
@@ -216,6 +217,10 @@ impl Act {
                 Ok(Look::Seen(resolution @ Resolution::NotLanded, table)) => {
                     self.lose(work, table.as_ref(), &id, Loss::Seen(resolution)).await?;
                     self.advance(work, JobState::Inflight, "the last try did not land").await?;
+                    return Ok(None);
+                }
+                Ok(Look::Seen(Resolution::Open { reason }, _)) if undo::may_ask_again(&work.job.kind, &asserted) => {
+                    self.advance(work, JobState::Inflight, &format!("asked again: {reason}")).await?;
                     return Ok(None);
                 }
                 Ok(Look::Seen(Resolution::Open { reason }, _)) => reason,

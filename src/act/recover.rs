@@ -76,7 +76,9 @@ impl Act {
     async fn recover_job(&self, job: &Job) -> journal::Result<JobState> {
         let patience = self.settings.resolve_for;
         let mut reason = String::from("interrupted");
-        for attempt in self.journal.attempts(&job.id).await? {
+        let mut again = false;
+        let attempts = self.journal.attempts(&job.id).await?;
+        for attempt in &attempts {
             let AttemptState::Committing { asserted } = &attempt.state else {
                 continue;
             };
@@ -97,6 +99,7 @@ impl Act {
                     },
                     fenced => {
                         reason = fenced.err().map_or(open, |error| error.to_string());
+                        again |= undo::may_ask_again(&job.kind, asserted);
                         job.cancel.then_some(AttemptState::GivenUp)
                     }
                 },
@@ -112,6 +115,9 @@ impl Act {
                     tracing::error!(job = id, %table, attempt = attempt.id.0, reason, "a commit may have landed and cannot be told yet");
                 }
             }
+        }
+        if again && !job.cancel {
+            self.undo_again(job, &attempts).await;
         }
         let verdict = if job.cancel { Verdict::Cancelled } else { Verdict::Failed { error: reason } };
         let state = self.close_by_journal(job, &verdict, &job.numbers).await?;

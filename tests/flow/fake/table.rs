@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use afterwrite::lake::asserted::{Asserted, AssertedHead};
 use afterwrite::lake::clock::Clock;
 use afterwrite::lake::{Commit, Control, Error, Format, NotLanded, Output, Pointer, Proof, Result, Table, Written};
 use afterwrite::model::file::{Entry, ManifestRef};
@@ -96,6 +97,13 @@ impl FakeTable {
         Ok(Output { path, bytes: records * 4, records })
     }
 
+    /// What a commit depends on.
+    fn asserted(&self) -> String {
+        let head = AssertedHead { reference: "main".into(), snapshot_id: self.version.head, sequence_number: None };
+        let head = self.lake.with(|s| s.heads).then_some(head);
+        Asserted { metadata_location: self.version.location.clone(), head }.to_string()
+    }
+
     /// Writes the metadata of `next`, then asks the catalog to swap to it.
     async fn swap(&self, commit: &Commit<'_>, manifest: Option<&str>, next: Version) -> Result<Outcome> {
         if let Some(manifest) = manifest {
@@ -110,7 +118,7 @@ impl FakeTable {
         }
         commit.control.will_write(&next.location).await?;
         self.lake.with(|s| s.put(&next.location, vec![]));
-        commit.control.will_commit(&self.version.location).await?;
+        commit.control.will_commit(&self.asserted()).await?;
         commit.control.reached(KillPoint::MetadataWritten);
         self.lake.answers().await;
         let head = next.head.unwrap();
