@@ -172,9 +172,9 @@ impl Act {
         self.journal.step(&self.holder.id, id, &AttemptState::Lost { loss: loss.clone() }).await.map_err(journal_failed)?;
         self.kill.reached(KillPoint::OutcomeJournaled);
         if !work.stop.hung.load(std::sync::atomic::Ordering::Relaxed) {
-            let cleaned = self.within(self.settings.commit_for, async { Ok(self.clean(table, id, &loss).await) }).await;
             // what hangs is not tried again by this job
-            work.stop.hung.fetch_or(cleaned.is_err(), std::sync::atomic::Ordering::Relaxed);
+            let hangs = !self.clean(table, id, &loss).await;
+            work.stop.hung.fetch_or(hangs, std::sync::atomic::Ordering::Relaxed);
         }
         Ok(())
     }

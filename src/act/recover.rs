@@ -164,10 +164,7 @@ impl Act {
                 tables.insert(key.clone(), table);
             }
             if let Some(Some(table)) = tables.get(&key) {
-                let cleaned = self.within(self.settings.commit_for, async { Ok(self.clean(table.as_ref(), &attempt.id, loss).await) });
-                if let Err(error) = cleaned.await {
-                    tracing::warn!(attempt = attempt.id.0, %error, "left-over files stay until recovery");
-                }
+                self.clean(table.as_ref(), &attempt.id, loss).await;
             }
         }
         Ok(())
