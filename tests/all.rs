@@ -28,6 +28,7 @@ mod rewrite {
     mod encode;
     pub mod faults;
     mod metrics;
+    mod odd;
     pub mod repack;
     mod run;
     mod splice;
