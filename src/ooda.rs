@@ -28,7 +28,7 @@ use crate::act::Act;
 use crate::decide;
 use crate::decide::budget::Budget;
 use crate::lake::clock::Clock;
-use crate::lake::{Error, Format, Table};
+use crate::lake::{Error, Format, Glanced, Table};
 use crate::model::event::{Certainty, Door, Event};
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::policy::BudgetLimits;
@@ -216,7 +216,16 @@ impl Loop {
     /// `hints` are snapshots that were heard of.
     pub async fn look(&self, name: &TableName, reference: &str, hints: &[i64]) -> Result<Looked, Error> {
         let began_ms = self.now();
-        let Some(table) = self.parts.format.glance(name, reference).await? else {
+        let known = self.known(name, reference, hints).await;
+        let found = match self.parts.format.glance_since(name, reference, known.as_ref().map(|(at, _)| at.as_str())).await? {
+            Glanced::Same => match known {
+                Some((at, state)) => return Ok(self.look_ended_as_before(name, &at, state, began_ms)),
+                None => self.parts.format.glance(name, reference).await?,
+            },
+            Glanced::At(table) => Some(table),
+            Glanced::Gone => None,
+        };
+        let Some(table) = found else {
             let gone = self.book().remove(name);
             self.forget(gone).await;
             // a table may be reported before its catalog has it
@@ -233,8 +242,33 @@ impl Loop {
         let due = self.book().due(self.now()).remove(name).unwrap_or_default();
         self.judge_due(name, Due { scopes: &taken.scopes | &due.scopes, ..due }, &absorbed.state);
         self.changed.notify_one();
+        telemetry::store_requests("look", &table.requests());
         let unseen = hints.iter().copied().filter(|id| !view.snapshots.contains_key(id)).collect();
         Ok(Looked { how: looked(&absorbed.how), unseen, state: Some(absorbed.state) })
+    }
+
+    /// Where a table was at its last look, with its state, if a look that finds it there
+    /// has nothing to do but to judge what is due: nobody waits for a later look, and
+    /// what was heard of is its head.
+    async fn known(&self, name: &TableName, reference: &str, hints: &[i64]) -> Option<(String, Arc<TableState>)> {
+        let (key, at) = {
+            let book = self.book();
+            let page = book.page(name).filter(|page| page.reference == reference && book.troubled(name).is_none())?;
+            (page.key(), page.settled_at()?.to_owned())
+        };
+        let state = self.parts.orient.glimpse(&key).await?;
+        let is_pages = self.book().page(name).is_some_and(|page| page.mark == state.layout.mark());
+        let is_head = |id: &i64| Some(*id) == state.layout.head();
+        (is_pages && hints.iter().all(is_head)).then_some((at, state))
+    }
+
+    /// A look found the table where it was.
+    fn look_ended_as_before(&self, name: &TableName, at: &str, state: Arc<TableState>, began_ms: i64) -> Looked {
+        self.parts.roster.looked(name, at);
+        let due = self.book().seen_again(name, began_ms, self.now());
+        self.judge_due(name, due, &state);
+        self.changed.notify_one();
+        Looked { how: looked(&How::Unchanged), unseen: Vec::new(), state: Some(state) }
     }
 
     async fn note(&self, table: &dyn Table, absorbed: &Absorbed) {
