@@ -85,6 +85,9 @@ fn typed<T: DataType>(parts: &[Part], wish: &Wish, properties: &WriterProperties
     }
     let close = writer.close().map_err(Fault::unfit)?;
     let bytes = out.into_inner().map_err(Fault::unfit)?;
+    if bytes.len() > wish.chunk {
+        return Err(Fault::unfit(format_args!("its values take more than {} bytes", wish.chunk)).into());
+    }
     joined(bytes, close)
 }
 

@@ -64,7 +64,11 @@ fn a_list_that_is_left_out_takes_all_its_values_along() {
     assert_eq!(values, 1 + 1 + 1 + 2, "a NULL list, one of 3, one of a NULL, one of 4 and 5");
     // by a second way: joined pages of the same lists
     let other = join(&[part(lists(&[None, Some(&[Some(3)]), Some(&[None])]), properties()), parts[1].clone()], &WISH).unwrap();
-    assert_eq!(made.meta.statistics(), other.meta.statistics());
+    let told = |joined: &Joined| {
+        let told = joined.meta.statistics().unwrap();
+        (told.min_bytes_opt().map(<[u8]>::to_vec), told.max_bytes_opt().map(<[u8]>::to_vec), told.null_count_opt())
+    };
+    assert_eq!(told(&made), told(&other));
     assert_eq!((made.meta.num_values(), made.rows), (other.meta.num_values(), other.rows));
 }
 
