@@ -24,6 +24,7 @@ mod orient;
 mod proxy;
 mod reading;
 mod rewrite {
+    mod ahead;
     mod cut_encodings;
     mod encode;
     pub mod faults;
