@@ -23,8 +23,9 @@ use crate::telemetry;
 use super::book::{Page, Scope, Trouble, Waiting};
 use super::{Looked, Loop};
 
-/// Ended jobs of a table among which the last of each partition is looked for.
-const LAST_JOBS: u32 = 10_000;
+/// Ended jobs of a table, the newest, among which the last of each partition is looked
+/// for: the journal keeps them behind their plans, which may be large.
+const LAST_JOBS: u32 = 500;
 /// Earlier decisions told of a partition that is asked for by name.
 const EARLIER: usize = 4;
 /// Partitions explained between two moments in which others may go on.

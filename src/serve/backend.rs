@@ -203,8 +203,9 @@ pub struct Explained {
     pub score: f64,
     /// What stands in a candidate's way, such as the budget; empty when nothing does.
     pub waits_for: String,
-    /// The partition's last rewrite that ended, as far as the journal keeps it; of
-    /// decisions that are asked for, not of those that are watched.
+    /// The partition's last rewrite that ended, if it is among the last of its table
+    /// that the journal keeps; of decisions that are asked for, not of those that are
+    /// watched.
     pub last_job: Option<LastJob>,
 }
 

@@ -25,12 +25,12 @@ use crate::model::refusal::Refusal;
 use crate::parquet::compare::{Trouble, visit};
 use crate::parquet::{codec, trust};
 
-/// Whether a file's chunks lie where its footer says, in a codec that is known, and its
-/// statistics can be believed.
-pub fn takes_pages(file: &ParquetFile, memory: u64) -> bool {
-    let mut chunks = file.footer().row_groups().iter().flat_map(|group| group.columns());
-    trust::distrust(file.footer().file_metadata().created_by()).is_none()
-        && chunks.all(|chunk| movable(chunk, memory).is_ok() && codec::supported(chunk.compression()))
+/// Whether a row group's chunks lie where its footer says, in a codec that is known,
+/// and its file's statistics can be believed.
+pub fn takes_pages(group: &Group, memory: u64) -> bool {
+    let believed = trust::distrust(group.file.footer().file_metadata().created_by()).is_none();
+    let mut chunks = group.meta().into_iter().flat_map(|meta| meta.columns());
+    believed && chunks.all(|chunk| movable(chunk, memory).is_ok() && codec::supported(chunk.compression()))
 }
 
 /// Compares one block by its values.

@@ -87,7 +87,7 @@ impl Pages<'_> {
             if !block.right.iter().all(|group| same_schema(&first, &group.file)) {
                 return Ok(None);
             }
-            if !block.left.iter().all(|group| same_schema(&first, &group.file) && odd::takes_pages(&group.file, self.memory())) {
+            if !block.left.iter().all(|group| same_schema(&first, &group.file) && odd::takes_pages(group, self.memory())) {
                 odd::block(self, &Arc::new(block), asked.len(), &mut done).await?;
                 continue;
             }
