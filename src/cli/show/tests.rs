@@ -264,11 +264,11 @@ fn jobs_show_their_snapshot_or_what_went_wrong() {
         error: "disk full".into(),
         ..JobRow::default()
     };
-    let text = jobs(&[job.clone()], false);
+    let text = jobs(std::slice::from_ref(&job), false);
     assert_eq!(cells(&text, 3), ["J", "lake.db.t", "all", "failed", "score", "-", "0", "0 B", "1970-01-01T00:00:00Z", "disk full"]);
     // and how the outputs were made, with the reason
     let made = JobRow { path: Some(Path::RePack), path_reason: Some("small row groups".into()), ..job };
-    assert_eq!(cells(&jobs(&[made.clone()], false), 3)[5], "re-pack: small row groups");
+    assert_eq!(cells(&jobs(std::slice::from_ref(&made), false), 3)[5], "re-pack: small row groups");
     assert!(jobs(&[made], true).contains(r#""path":"re-pack","path_reason":"small row groups""#));
     assert_eq!((jobs(&[], false), jobs(&[], true)), ("no jobs".to_owned(), String::new()));
 }
