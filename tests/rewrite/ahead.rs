@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use afterwrite::lake::iceberg::store::counted::counted;
 use afterwrite::model::plan::LiveFile;
-use arrow_array::{ArrayRef, BinaryArray, Int64Array};
+use arrow_array::{ArrayRef, Int64Array, LargeBinaryArray};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
@@ -134,7 +134,7 @@ async fn a_row_group_that_is_copied_is_one_request_and_a_large_one_few() {
 
     let kinds = ["a", "b", "c"].map(|name| (name, primitive(PrimitiveType::Binary)));
     let mut lake = Lake::new(kinds.to_vec(), &[]);
-    let column = |seed: u64| -> ArrayRef { Arc::new(BinaryArray::from_iter_values((0..4).map(|n| noise(seed * 10 + n, 900 << 10)))) };
+    let column = |seed: u64| -> ArrayRef { Arc::new(LargeBinaryArray::from_iter_values((0..4).map(|n| noise(seed * 10 + n, 900 << 10)))) };
     let file = lake.file("large", lake.batch(vec![column(1), column(2), column(3)])).await;
     assert!(file.bytes > 10 << 20, "{}", file.bytes);
     let (io, meter) = counted(&lake.io);

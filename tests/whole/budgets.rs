@@ -118,7 +118,8 @@ async fn work_in_several_jobs_is_not_lost_when_the_budget_ends_in_between() {
     process
         .until("all work", async || {
             process.clock_passes(5_000);
-            process.ooda.is_at_rest() && process.seen.rewrites() >= 4
+            // a job that a busy machine did not end within its time is done again
+            process.ooda.is_at_rest() && process.seen.rewrites() >= 4 && data_files(&table).await <= 12
         })
         .await;
     process.rest().await;
