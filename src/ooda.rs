@@ -28,12 +28,12 @@ use crate::act::Act;
 use crate::decide;
 use crate::decide::budget::Budget;
 use crate::lake::clock::Clock;
-use crate::lake::{Error, Format, Table};
+use crate::lake::{Error, Format, Glanced, Table};
 use crate::model::event::{Certainty, Door, Event};
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::policy::BudgetLimits;
 use crate::observe::{Entrance, Inbox, Look, Roster};
-use crate::orient::{Absorbed, How, Orient, TableState};
+use crate::orient::{self, Absorbed, How, Orient, TableState};
 use crate::serve::backend::Explained;
 use crate::settings::{self, Settings};
 use crate::telemetry;
@@ -81,6 +81,13 @@ pub struct Looked {
     older: bool,
     /// The table's state now; `None` when it is gone.
     state: Option<Arc<TableState>>,
+}
+
+/// What the last look at a table left, and where the catalog stood then.
+struct Known {
+    key: orient::Key,
+    at: String,
+    state: Arc<TableState>,
 }
 
 /// The loop and what it remembers. One a process.
@@ -223,7 +230,16 @@ impl Loop {
     /// `hints` are snapshots that were heard of.
     pub async fn look(&self, name: &TableName, reference: &str, hints: &[i64]) -> Result<Looked, Error> {
         let began_ms = self.now();
-        let Some(table) = self.parts.format.glance(name, reference).await? else {
+        let known = self.known(name, reference, hints).await;
+        let found = match self.parts.format.glance_since(name, reference, known.as_ref().map(|known| known.at.as_str())).await? {
+            Glanced::Same => match known {
+                Some(known) => return Ok(self.look_ended_as_before(name, known, began_ms)),
+                None => self.parts.format.glance(name, reference).await?,
+            },
+            Glanced::At(table) => Some(table),
+            Glanced::Gone => None,
+        };
+        let Some(table) = found else {
             let gone = self.book().remove(name);
             self.forget(gone).await;
             // a table may be reported before its catalog has it
@@ -240,9 +256,36 @@ impl Loop {
         let due = self.book().due(self.now()).remove(name).unwrap_or_default();
         self.judge_due(name, Due { scopes: &taken.scopes | &due.scopes, ..due }, &absorbed.state);
         self.changed.notify_one();
+        telemetry::store_requests("look", &table.requests());
         let unseen = hints.iter().copied().filter(|id| !view.snapshots.contains_key(id)).collect();
         let (how, older) = (looked(&absorbed.how), absorbed.how == How::Stale);
         Ok(Looked { how, unseen, older, state: Some(absorbed.state) })
+    }
+
+    /// Where a table was at its last look, with its state, if a look that finds it there
+    /// has nothing to do but to judge what is due: nobody waits for a later look, and
+    /// what was heard of is its head.
+    async fn known(&self, name: &TableName, reference: &str, hints: &[i64]) -> Option<Known> {
+        let (key, at) = {
+            let book = self.book();
+            let page = book.page(name).filter(|page| page.reference == reference && book.troubled(name).is_none())?;
+            (page.key(), page.settled_at()?.to_owned())
+        };
+        let state = self.parts.orient.glimpse(&key).await?;
+        let is_pages = self.book().page(name).is_some_and(|page| page.mark == state.layout.mark());
+        let is_head = |id: &i64| Some(*id) == state.layout.head();
+        (is_pages && hints.iter().all(is_head)).then_some(Known { key, at, state })
+    }
+
+    /// A look found the table where it was.
+    fn look_ended_as_before(&self, name: &TableName, known: Known, began_ms: i64) -> Looked {
+        let Known { key, at, state } = known;
+        self.parts.orient.stands(&key);
+        self.parts.roster.looked(name, &at);
+        let due = self.book().seen_again(name, began_ms, self.now());
+        self.judge_due(name, due, &state);
+        self.changed.notify_one();
+        Looked { how: looked(&How::Unchanged), unseen: Vec::new(), older: false, state: Some(state) }
     }
 
     async fn note(&self, table: &dyn Table, absorbed: &Absorbed) {

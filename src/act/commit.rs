@@ -128,7 +128,7 @@ impl Act {
             Err(error @ Error::Unreachable { .. }) => return Ok(Tried::NotAsked(error)),
             Err(error) => return Err(self.halted(work, error)),
         };
-        work.table = Some(Arc::clone(&table));
+        work.turn_to(&table);
         work.numbers.tries += 1;
         let id = attempt::id(&work.job.id, work.numbers.tries);
         self.begin(work, &id, work.numbers.tries).await?;

@@ -113,6 +113,21 @@ struct Work {
     active: Arc<Mutex<HashSet<JobId>>>,
 }
 
+impl Work {
+    /// Goes on with a fresh load of the table.
+    fn turn_to(&mut self, table: &Arc<dyn Table>) {
+        self.count_requests();
+        self.table = Some(Arc::clone(table));
+    }
+
+    /// Adds what was asked through the load at hand; to be done once for each.
+    fn count_requests(&mut self) {
+        if let Some(table) = &self.table {
+            self.numbers.requests = self.numbers.requests.and(table.requests());
+        }
+    }
+}
+
 impl Drop for Work {
     fn drop(&mut self) {
         self.active.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.job.id);
@@ -296,7 +311,7 @@ impl Act {
     async fn dequeue(&self, work: &mut Work) -> Result<Arc<dyn Table>, Verdict> {
         let table = self.read(&work.stop, self.load(&work.job.plan)).await.map_err(|e| self.halted(work, e))?;
         let table = table.ok_or(Verdict::Dropped { conflict: Conflict::TableGone })?;
-        work.table = Some(Arc::clone(&table));
+        work.turn_to(&table);
         let plan = &work.job.plan;
         work.numbers.partition = table.view().partition_name(&plan.scope);
         if let Some(refused) = table.view().refused.first() {
@@ -386,6 +401,7 @@ impl Act {
         work.numbers.millis = millis;
         work.numbers.gb_hours = gb_hours(bound.memory, millis);
         work.numbers.peak_memory = process::peak_memory();
+        work.count_requests();
         if done.is_err() && work.numbers.wasted_bytes == 0 {
             work.numbers.wasted_bytes = work.numbers.bytes_out;
         }

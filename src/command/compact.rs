@@ -325,6 +325,7 @@ fn job(plan: &Plan, result: &JobResult) -> CompactJob {
         proof_s: seconds(numbers.proof_millis),
         commit_s: seconds(numbers.commit_millis),
         peak_memory: numbers.peak_memory,
+        requests: numbers.requests,
         snapshot_id: numbers.snapshot_id.map(|id| id.to_string()),
     }
 }

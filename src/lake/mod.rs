@@ -18,6 +18,7 @@ use crate::model::killpoint::KillPoint;
 use crate::model::outcome::{Outcome, Resolution};
 use crate::model::partition::PartitionKey;
 use crate::model::plan::{AttemptId, Path, Plan, ScopeFiles};
+use crate::model::requests::Requests;
 use crate::model::table::TableView;
 
 /// The result of a call into the lake.
@@ -49,6 +50,33 @@ pub trait Format: Send + Sync {
     /// [`Format::load`] where they can.
     async fn glance(&self, name: &TableName, reference: &str) -> Result<Option<Arc<dyn Table>>> {
         self.load(name, reference).await
+    }
+
+    /// As [`Format::glance`], unless the table still stands at the metadata location
+    /// `known`: then nothing of it is read, where the format can tell so.
+    async fn glance_since(&self, name: &TableName, reference: &str, _known: Option<&str>) -> Result<Glanced<Arc<dyn Table>>> {
+        Ok(self.glance(name, reference).await?.map_or(Glanced::Gone, Glanced::At))
+    }
+}
+
+/// What a look at a table found.
+pub enum Glanced<T> {
+    /// No table of the name.
+    Gone,
+    /// The table as it was known.
+    Same,
+    /// The table as it is.
+    At(T),
+}
+
+impl<T> Glanced<T> {
+    /// The same of something else.
+    pub fn map<U>(self, to: impl FnOnce(T) -> U) -> Glanced<U> {
+        match self {
+            Self::Gone => Glanced::Gone,
+            Self::Same => Glanced::Same,
+            Self::At(table) => Glanced::At(to(table)),
+        }
     }
 }
 
@@ -130,6 +158,12 @@ pub trait Table: Send + Sync {
     /// When it is not known to be done: nothing is proven.
     async fn fence(&self, _asserted: &str) -> Result<bool> {
         Ok(false)
+    }
+
+    /// What this table asked of object stores since it was loaded, by whatever was done
+    /// with it.
+    fn requests(&self) -> Requests {
+        Requests::default()
     }
 
     /// Rolls the branch back from our replace snapshot, while it is the head, to

@@ -72,6 +72,17 @@ pub enum Path {
     ReEncode,
 }
 
+impl Path {
+    /// As it is shown and journaled.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Splice => "splice",
+            Self::RePack => "re-pack",
+            Self::ReEncode => "re-encode",
+        }
+    }
+}
+
 /// What is to be rewritten. A plan outlives its attempts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {

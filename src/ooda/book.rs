@@ -151,6 +151,14 @@ impl Book {
         Taken { scopes, replaced }
     }
 
+    /// A look found a table where it was; what of it is due.
+    pub fn seen_again(&mut self, name: &TableName, began_ms: i64, now_ms: i64) -> Due {
+        if let Some(page) = self.pages.get_mut(name) {
+            page.looked_at_ms = began_ms;
+        }
+        self.due(now_ms).remove(name).unwrap_or_default()
+    }
+
     /// Why a table could not be looked at. What is known of it stays.
     pub fn trouble(&mut self, name: &TableName, error: &Error) {
         if self.troubles.len() >= TROUBLES && !self.troubles.contains_key(name) {

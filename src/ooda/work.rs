@@ -338,6 +338,7 @@ fn tell(result: &JobResult) {
     telemetry::job_ended(end, result.seconds());
     telemetry::budget_spent(numbers.gb_hours);
     telemetry::bytes_read(numbers.bytes_read);
+    telemetry::store_requests("job", &numbers.requests);
     if let (JobVerdict::Committed, Some(path)) = (&result.verdict, numbers.path) {
         telemetry::rewritten(path, numbers.bytes_in, numbers.bytes_out, numbers.files_in, numbers.files_out);
     }

@@ -159,6 +159,12 @@ impl Orient {
         }
     }
 
+    /// The catalog was seen to stand where the table is known to stand: no load since
+    /// was older.
+    pub fn stands(&self, key: &Key) {
+        self.lags.present(key);
+    }
+
     /// Forgets a table that was dropped, with all its branches.
     pub async fn forget(&self, ident: &TableIdent) -> Result<()> {
         self.states.forget(ident);

@@ -70,6 +70,7 @@ metrics! {
     REWRITTEN_BYTES = Counter(labelled) "afterwrite_rewritten_bytes_total": "Bytes of replaced files, by path taken",
     WRITTEN_BYTES = Counter(labelled) "afterwrite_written_bytes_total": "Bytes of the files written for them, by path taken",
     READ_BYTES = Counter "afterwrite_read_bytes_total": "Bytes read from the store for rewrites and proofs",
+    STORE_REQUESTS = Counter(labelled) "afterwrite_store_requests_total": "Requests to object stores, by kind (get, put, head, list, delete) and whether a job or a look made them",
     REPLACED_FILES = Counter "afterwrite_replaced_files_total": "Files replaced",
     WRITTEN_FILES = Counter "afterwrite_written_files_total": "Files written for them",
     KEPT_ALIVE_BYTES = Gauge "afterwrite_replaced_bytes_kept_alive": "Bytes of replaced files that old snapshots keep alive",

@@ -6,6 +6,7 @@ use super::super::exit::Exit;
 use super::super::human;
 use super::{json_lines, table};
 use crate::model::plan::{Path, Plan};
+use crate::model::requests::Requests;
 
 /// What a compaction would do with one partition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -134,6 +135,8 @@ pub struct CompactRow {
     pub commit_s: f64,
     /// Highest resident memory of the process, in bytes; `None` where it cannot be told.
     pub peak_memory: Option<u64>,
+    /// Requests to object stores: by the rewrite, the proof and the tries to commit.
+    pub requests: Requests,
     /// The snapshot committed; of several the last.
     pub snapshot_id: Option<String>,
     /// The jobs, when there were several.
@@ -168,6 +171,7 @@ pub struct CompactJob {
     pub proof_s: f64,
     pub commit_s: f64,
     pub peak_memory: Option<u64>,
+    pub requests: Requests,
     pub snapshot_id: Option<String>,
 }
 
@@ -201,6 +205,7 @@ impl CompactRow {
             proof_s: time(|j| j.proof_s),
             commit_s: time(|j| j.commit_s),
             peak_memory: jobs.iter().filter_map(|j| j.peak_memory).max(),
+            requests: jobs.iter().map(|j| j.requests).fold(Requests::default(), Requests::and),
             snapshot_id: last(|j| j.snapshot_id.as_ref()),
             ..self
         };
@@ -233,7 +238,7 @@ pub fn compacts(rows: &[CompactRow], json: bool) -> String {
             r.partition.clone(),
             r.result.clone(),
             why(r),
-            r.path.map_or_else(|| "-".to_owned(), |p| path_name(p).to_owned()),
+            r.path.map_or_else(|| "-".to_owned(), |p| p.name().to_owned()),
             change(known(r.files_in, human::count), human::count(r.files_out)),
             change(known(r.bytes_in, human::bytes), human::bytes(r.bytes_out)),
             human::count(r.rows),
@@ -248,12 +253,4 @@ fn why(row: &CompactRow) -> String {
     let name = row.refusal.as_ref().unwrap_or(&row.decision);
     let name = if row.jobs.is_empty() { name.clone() } else { format!("{name}, {}", human::some(row.jobs.len() as u64, "job")) };
     if row.detail.is_empty() { name } else { format!("{name}: {}", row.detail) }
-}
-
-fn path_name(path: Path) -> &'static str {
-    match path {
-        Path::Splice => "splice",
-        Path::RePack => "re-pack",
-        Path::ReEncode => "re-encode",
-    }
 }

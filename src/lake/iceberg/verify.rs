@@ -17,6 +17,7 @@ mod counts;
 mod described;
 mod keys;
 mod levels;
+mod odd;
 mod pages;
 mod readback;
 mod reread;
@@ -32,6 +33,8 @@ use iceberg::spec::DataFile;
 
 use self::second::Second;
 use super::hash::row_hash;
+use super::metrics::leaf::leaves;
+use super::properties::WriteProperties;
 use super::read::file::Store;
 use super::read::live::Deletes;
 use super::read::manifests::{self, Entries};
@@ -55,8 +58,8 @@ use crate::model::refusal::Refusal;
 /// * NULLs of each column against the inputs' manifests, or footers: equal without
 ///   deletes, else fewer by at most the deleted rows; inside lists and maps, entries and
 ///   values against the inputs' footers;
-/// * values: ordered hashes of every column, pages and their values in order, or
-///   bytes of every chunk;
+/// * values: ordered hashes of every column, pages and their values in order (hashes
+///   where an input's pages cannot be held beside them), or bytes of every chunk;
 /// * the outputs have the table's schema by field ids, and the sizes, counts and
 ///   bounds that the manifests will state of them hold: by their rows, all of which
 ///   decode, or, where chunks are copied, by what the inputs' manifests state;
@@ -139,7 +142,17 @@ impl Proving<'_> {
         let deletes = reread::deletes(self.table, self.plan, &self.store).await?;
         let second = Second::load(self.table, &self.store, self.plan, &self.schema).await?;
         let (plan, outputs, deleting) = (self.plan, self.outputs, second.as_ref().map(|second| (&deletes, second)));
-        let pages = pages::Pages { store: &self.store, plan, outputs, schema: &self.schema, entries: &entries, deletes: deleting };
+        let blooms = self.blooms()?;
+        let pages = pages::Pages {
+            store: &self.store,
+            plan,
+            outputs,
+            schema: &self.schema,
+            entries: &entries,
+            deletes: deleting,
+            table: self.table,
+            blooms: &blooms,
+        };
         let Some(mut same) = pages.compare().await? else {
             let all: BTreeSet<usize> = (0..self.schema.fields().len()).collect();
             alone::hold(&self.store, self.outputs, self.plan.bound.memory, None, true).await?;
@@ -147,6 +160,10 @@ impl Proving<'_> {
             self.same_count(second.as_ref(), read.rows_deleted).await?;
             return self.same_values(&read, &back, &entries).await;
         };
+        let filtered: BTreeSet<usize> = same.filtered.difference(&same.unfit).copied().collect();
+        if !filtered.is_empty() {
+            alone::hold(&self.store, self.outputs, self.plan.bound.memory, Some(&filtered), false).await?;
+        }
         if !same.unfit.is_empty() {
             alone::hold(&self.store, self.outputs, self.plan.bound.memory, Some(&same.unfit), true).await?;
             let (read, back) = self.both(&same.unfit, (&deletes, second.as_ref())).await?;
@@ -161,6 +178,13 @@ impl Proving<'_> {
         levels::check(&self.store, self.plan, self.outputs, &self.schema, self.written.rows_deleted).await?;
         let null_counts = self.counts(&entries, &same.nulls).await?;
         Ok(Proof { rows, null_counts, columns: same.columns, hash: format!("{:032x}", same.hash) })
+    }
+
+    /// Field ids of the columns that the table wants bloom filters for.
+    fn blooms(&self) -> Result<Vec<i32>> {
+        let metadata = &self.table.loaded.metadata;
+        let properties = WriteProperties::parse(metadata.properties(), &leaves(metadata.current_schema()))?;
+        Ok(properties.blooms.into_keys().collect())
     }
 
     /// Hashes of some columns of the root, as the proof reads them from the inputs

@@ -128,6 +128,12 @@ impl Page {
         scopes
     }
 
+    /// The metadata location of the last look, unless somebody waits for what a later
+    /// one takes in.
+    pub fn settled_at(&self) -> Option<&str> {
+        (self.restored && self.awaiting.is_empty()).then_some(&self.metadata_location)
+    }
+
     /// Under which its state is known.
     pub fn key(&self) -> Key {
         Key::new(self.facts.ident, &self.reference)
@@ -265,7 +271,8 @@ impl Page {
         decision.checks.extend(self.warnings.iter().map(warned));
         decision.snapshot_id = known.state.layout.head().unwrap_or_default();
         let decided_ms = Standing::since(scope.standing.as_ref(), &decision.verdict, known.now_ms);
-        let explained = Explained { label: label(key, self.spec(key)), decision, decided_ms, score: 0.0, waits_for: String::new() };
+        let label = label(key, self.spec(key));
+        let explained = Explained { label, decision, decided_ms, score: 0.0, waits_for: String::new(), last_job: None };
         Some(self.placed(scope, explained))
     }
 

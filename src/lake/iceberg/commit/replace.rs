@@ -41,7 +41,10 @@ pub async fn manifests(table: &IcebergTable, head: &Head, edit: Edit, target: &T
     for (content, spec_id) in groups(head, &edit) {
         let adds = content == ManifestContentType::Data && spec_id == edit.spec_id && !edit.outputs.is_empty();
         let own = if adds { Some(added(table, &edit)?) } else { None };
-        let joined = joined(head, content, spec_id, &rules, adds);
+        let mut joined = joined(head, (content, spec_id), None, adds, |sizes, new| rules.choose(sizes, new));
+        if joined.is_empty() {
+            joined = self::joined(head, (content, spec_id), Some(&edit), adds, |sizes, new| rules.choose_changed(sizes, new));
+        }
         let mut pending = Pending { own, joining: !joined.is_empty(), apart: Vec::new() };
         let (none, mut drafts) = (HashSet::new(), Vec::new());
         for (place, manifest) in of_group(head, content, spec_id) {
@@ -118,11 +121,18 @@ fn of_group(head: &Head, content: ManifestContentType, spec_id: i32) -> impl Ite
     head.manifests.iter().enumerate().filter(move |(_, m)| m.content == content && m.partition_spec_id == spec_id && !head::is_empty(m))
 }
 
-/// The places of the manifests that are joined into one.
-fn joined(head: &Head, content: ManifestContentType, spec_id: i32, rules: &Rules, adds: bool) -> BTreeSet<usize> {
-    let (places, sizes): (Vec<_>, Vec<_>) =
-        of_group(head, content, spec_id).map(|(p, m)| (p, u64::try_from(m.manifest_length).unwrap_or(u64::MAX))).unzip();
-    rules.choose(&sizes, usize::from(adds)).into_iter().filter_map(|at| places.get(at).copied()).collect()
+/// The places of the manifests that are joined into one: among all, or those that an
+/// edit changes.
+fn joined(
+    head: &Head,
+    (content, spec_id): (ManifestContentType, i32),
+    changed: Option<&Edit>,
+    adds: bool,
+    choose: impl Fn(&[u64], usize) -> Vec<usize>,
+) -> BTreeSet<usize> {
+    let group = of_group(head, content, spec_id).filter(|(place, _)| changed.is_none_or(|edit| edit.doomed.contains_key(place)));
+    let (places, sizes): (Vec<_>, Vec<_>) = group.map(|(p, m)| (p, u64::try_from(m.manifest_length).unwrap_or(u64::MAX))).unzip();
+    choose(&sizes, usize::from(adds)).into_iter().filter_map(|at| places.get(at).copied()).collect()
 }
 
 fn added(table: &IcebergTable, edit: &Edit) -> Result<Draft> {

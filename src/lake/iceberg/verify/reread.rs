@@ -61,7 +61,8 @@ async fn open(store: &Store, projector: &Projector, place: usize, input: &LiveFi
     projector.open(file, place)
 }
 
-struct Hashed(RootHasher);
+/// A column that is hashed as it is read.
+pub struct Hashed(pub RootHasher);
 
 impl Consumer for Hashed {
     fn rows(&mut self, _file: usize, column: &ArrayRef) -> Result<()> {
