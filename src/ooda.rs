@@ -31,6 +31,7 @@ use crate::lake::clock::Clock;
 use crate::lake::{Error, Format, Table};
 use crate::model::event::{Certainty, Door, Event};
 use crate::model::ident::{TableIdent, TableName};
+use crate::model::partition::PartitionKey;
 use crate::model::policy::BudgetLimits;
 use crate::observe::{Entrance, Inbox, Look, Roster};
 use crate::orient::{Absorbed, How, Orient, TableState};
@@ -219,6 +220,7 @@ impl Loop {
         let Some(table) = self.parts.format.glance(name, reference).await? else {
             let gone = self.book().remove(name);
             self.forget(gone).await;
+            self.yield_to_writers(name, None).await;
             // a table may be reported before its catalog has it
             return Ok(Looked { how: telemetry::Looked::Gone, unseen: hints.to_vec(), state: None });
         };
@@ -233,8 +235,22 @@ impl Loop {
         let due = self.book().due(self.now()).remove(name).unwrap_or_default();
         self.judge_due(name, Due { scopes: &taken.scopes | &due.scopes, ..due }, &absorbed.state);
         self.changed.notify_one();
+        self.yield_to_writers(name, Some(&absorbed)).await;
         let unseen = hints.iter().copied().filter(|id| !view.snapshots.contains_key(id)).collect();
         Ok(Looked { how: looked(&absorbed.how), unseen, state: Some(absorbed.state) })
+    }
+
+    /// Stops the rewrites under way of what changed, where they can no longer land; all
+    /// of a table that is gone.
+    async fn yield_to_writers(&self, name: &TableName, absorbed: Option<&Absorbed>) {
+        let changed = |scope: &PartitionKey| match absorbed {
+            Some(Absorbed { how: How::Unchanged | How::Stale, .. }) => false,
+            Some(Absorbed { how: How::Incremental { .. } | How::Undone { .. }, touched, .. }) => touched.contains(scope),
+            Some(Absorbed { how: How::Rebuilt(_), .. }) | None => true,
+        };
+        if let Err(error) = self.parts.act.yield_to_writers(name, changed).await {
+            tracing::warn!(table = %name, %error, "whether the rewrites under way can still land is left to their commits");
+        }
     }
 
     async fn note(&self, table: &dyn Table, absorbed: &Absorbed) {

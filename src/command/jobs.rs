@@ -51,6 +51,8 @@ fn row(job: &Job, attempt: Option<String>) -> JobRow {
         created_ms: job.requested_ms,
         changed_ms: job.changed_ms,
         snapshot_id: job.numbers.snapshot_id.map(|id| id.to_string()),
+        deletes_carried: job.numbers.deletes_carried,
+        wasted_bytes: job.numbers.wasted_bytes,
         error: if job.numbers.snapshot_id.is_some() { String::new() } else { job.note.clone() },
     }
 }
