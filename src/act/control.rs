@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::{Either, select};
@@ -217,27 +218,44 @@ impl Control for Watch<'_> {
 impl Act {
     /// Does `work` while watching the journal for a wish to stop it, and giving
     /// signs of life. Work that does not stop when it must is dropped after a
-    /// grace, which is an error.
+    /// grace, which is an error; it may write still.
     pub(super) async fn watched<T>(&self, stop: &Stop, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
-        match self.watching(stop, work, self.settings.grace_looks).await {
-            Some(done) => done,
-            None => {
-                stop.hung.store(true, Ordering::Relaxed);
-                Err(Error::Stopped("the job had to stop and did not answer".into()))
+        let done = self.attended(stop, work, self.settings.grace_looks).await;
+        stop.hung.fetch_or(done.is_none(), Ordering::Relaxed);
+        done.unwrap_or_else(|| Err(did_not_answer()))
+    }
+
+    /// As [`Act::watched`], of work that only reads: dropped, it leaves nothing behind.
+    pub(super) async fn read<T>(&self, stop: &Stop, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        self.attended(stop, work, self.settings.grace_looks).await.unwrap_or_else(|| Err(did_not_answer()))
+    }
+
+    /// The same, dropped as soon as it must stop.
+    pub(super) async fn read_until_stopped<T>(&self, stop: &Stop, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        let stopped = || stop.check(self.clock.now_ms()).err().unwrap_or_else(did_not_answer);
+        self.attended(stop, work, 1).await.unwrap_or_else(|| Err(stopped()))
+    }
+
+    /// Does `work`, which has no bound of its own, for at most a time, and gives signs
+    /// of life meanwhile. What does not answer within it is dropped.
+    pub(super) async fn within<T>(&self, time: Duration, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        let until = self.after(time);
+        let wait = async {
+            while self.clock.now_ms() < until {
+                self.clock.sleep(self.settings.look_every).await;
+                if let Err(error) = self.beat().await {
+                    tracing::warn!(%error, "no sign of life could be given");
+                }
             }
+        };
+        match select(pin!(work), pin!(wait)).await {
+            Either::Left((done, _)) => done,
+            Either::Right(_) => Err(Error::unreachable("catalog or store", anyhow::anyhow!("no answer within {} s", time.as_secs()))),
         }
     }
 
-    /// The same for work that writes nothing: it is dropped as soon as it must stop.
-    pub(super) async fn watched_reading<T>(&self, stop: &Stop, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
-        match self.watching(stop, work, 1).await {
-            Some(done) => done,
-            None => Err(stop.check(self.clock.now_ms()).err().unwrap_or_else(|| Error::Stopped("the job had to stop".into()))),
-        }
-    }
-
-    /// What came of the work; `None` once it was overdue for so many looks.
-    async fn watching<T>(&self, stop: &Stop, work: impl Future<Output = Result<T>> + Send, grace: u32) -> Option<Result<T>> {
+    /// `None` when the work had to stop and did not, for so many looks.
+    async fn attended<T>(&self, stop: &Stop, work: impl Future<Output = Result<T>> + Send, grace: u32) -> Option<Result<T>> {
         let look = async {
             let mut overdue = 0;
             while overdue < grace {
@@ -256,6 +274,10 @@ impl Act {
             Either::Right(_) => None,
         }
     }
+}
+
+fn did_not_answer() -> Error {
+    Error::Stopped("the job had to stop and did not answer".into())
 }
 
 #[cfg(test)]
