@@ -31,6 +31,7 @@ use crate::lake::clock::Clock;
 use crate::lake::{Error, Format, Glanced, Table};
 use crate::model::event::{Certainty, Door, Event};
 use crate::model::ident::{TableIdent, TableName};
+use crate::model::partition::PartitionKey;
 use crate::model::policy::BudgetLimits;
 use crate::observe::{Entrance, Inbox, Look, Roster};
 use crate::orient::{self, Absorbed, How, Orient, TableState};
@@ -242,6 +243,7 @@ impl Loop {
         let Some(table) = found else {
             let gone = self.book().remove(name);
             self.forget(gone).await;
+            self.yield_to_writers(name, None).await;
             // a table may be reported before its catalog has it
             return Ok(Looked { how: telemetry::Looked::Gone, unseen: hints.to_vec(), older: false, state: None });
         };
@@ -257,6 +259,7 @@ impl Loop {
         self.judge_due(name, Due { scopes: &taken.scopes | &due.scopes, ..due }, &absorbed.state);
         self.changed.notify_one();
         telemetry::store_requests("look", &table.requests());
+        self.yield_to_writers(name, Some(&absorbed)).await;
         let unseen = hints.iter().copied().filter(|id| !view.snapshots.contains_key(id)).collect();
         let (how, older) = (looked(&absorbed.how), absorbed.how == How::Stale);
         Ok(Looked { how, unseen, older, state: Some(absorbed.state) })
@@ -286,6 +289,19 @@ impl Loop {
         self.judge_due(name, due, &state);
         self.changed.notify_one();
         Looked { how: looked(&How::Unchanged), unseen: Vec::new(), older: false, state: Some(state) }
+    }
+
+    /// Stops the rewrites under way of what changed, where they can no longer land; all
+    /// of a table that is gone.
+    async fn yield_to_writers(&self, name: &TableName, absorbed: Option<&Absorbed>) {
+        let changed = |scope: &PartitionKey| match absorbed {
+            Some(Absorbed { how: How::Unchanged | How::Stale, .. }) => false,
+            Some(Absorbed { how: How::Incremental { .. } | How::Undone { .. }, touched, .. }) => touched.contains(scope),
+            Some(Absorbed { how: How::Rebuilt(_), .. }) | None => true,
+        };
+        if let Err(error) = self.parts.act.yield_to_writers(name, changed).await {
+            tracing::warn!(table = %name, %error, "whether the rewrites under way can still land is left to their commits");
+        }
     }
 
     async fn note(&self, table: &dyn Table, absorbed: &Absorbed) {

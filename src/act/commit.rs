@@ -1,6 +1,7 @@
 //! Tries to commit, and looks at those whose outcome is not known.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::attempt::{self, AttemptState, Loss};
@@ -129,6 +130,7 @@ impl Act {
             Err(error) => return Err(self.halted(work, error)),
         };
         work.turn_to(&table);
+        work.stop.carried.store(0, Ordering::Relaxed);
         work.numbers.tries += 1;
         let id = attempt::id(&work.job.id, work.numbers.tries);
         self.begin(work, &id, work.numbers.tries).await?;
@@ -171,10 +173,10 @@ impl Act {
     async fn lose(&self, work: &Work, table: &dyn Table, id: &AttemptId, loss: Loss) -> Result<(), Verdict> {
         self.journal.step(&self.holder.id, id, &AttemptState::Lost { loss: loss.clone() }).await.map_err(journal_failed)?;
         self.kill.reached(KillPoint::OutcomeJournaled);
-        if !work.stop.hung.load(std::sync::atomic::Ordering::Relaxed) {
+        if !work.stop.hung.load(Ordering::Relaxed) {
             // what hangs is not tried again by this job
             let hangs = !self.clean(table, id, &loss).await;
-            work.stop.hung.fetch_or(hangs, std::sync::atomic::Ordering::Relaxed);
+            work.stop.hung.fetch_or(hangs, Ordering::Relaxed);
         }
         Ok(())
     }

@@ -163,6 +163,10 @@ pub struct Numbers {
     pub gb_hours_bound: f64,
     /// GB-hours spent: memory limit × wall time, never more than the bound.
     pub gb_hours: f64,
+    /// Rows of the inputs that were deleted while they were rewritten, and whose
+    /// deletes the commit carried over to the outputs.
+    #[serde(default)]
+    pub deletes_carried: u64,
     /// Tries to commit.
     pub tries: u32,
     /// Tries that lost to another commit.

@@ -3,6 +3,7 @@
 //! A job is leased, journaled, validated, written, proven, committed, and closed;
 //! whatever stops it in between is closed by [`Act::recover`].
 
+mod active;
 pub mod attempt;
 pub mod backoff;
 mod close;
@@ -16,8 +17,8 @@ mod recover;
 mod undo;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use attempt::{Attempt, AttemptState};
@@ -33,6 +34,7 @@ use crate::model::killpoint::KillPoint;
 use crate::model::outcome::Conflict;
 use crate::model::plan::{AttemptId, JobId, Plan};
 
+use active::Active;
 use attempt::Loss;
 use commit::Effort;
 use control::{Stop, Watch};
@@ -97,7 +99,7 @@ pub struct Act {
     leases: Leases,
     halting: AtomicBool,
     left: AtomicBool,
-    active: Arc<Mutex<HashSet<JobId>>>,
+    active: Arc<Active>,
     instance: String,
     holder: Holder,
 }
@@ -105,12 +107,12 @@ pub struct Act {
 /// A job under way, marked as such until it is dropped.
 struct Work {
     job: Job,
-    stop: Stop,
+    stop: Arc<Stop>,
     numbers: Numbers,
     attempt: Option<AttemptId>,
     /// The table as it was last loaded: what is lost is removed through it.
     table: Option<Arc<dyn Table>>,
-    active: Arc<Mutex<HashSet<JobId>>>,
+    active: Arc<Active>,
 }
 
 impl Work {
@@ -130,7 +132,7 @@ impl Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
-        self.active.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.job.id);
+        self.active.remove(&self.job.id);
     }
 }
 
@@ -255,7 +257,7 @@ impl Act {
             gb_hours_bound: plan.bound.gb_hours,
             ..Numbers::default()
         };
-        let stop = Stop::new(id.clone(), now, plan.bound.millis, watcher);
+        let stop = Arc::new(Stop::new(id.clone(), now, plan.bound.millis, watcher));
         let job = Job {
             id,
             kind,
@@ -268,7 +270,7 @@ impl Act {
             note: "requested".into(),
             numbers: numbers.clone(),
         };
-        self.active.lock().unwrap_or_else(PoisonError::into_inner).insert(job.id.clone());
+        self.active.enter(&job, &stop);
         let work = Work { job, stop, numbers, attempt: None, table: None, active: Arc::clone(&self.active) };
         if !self.journal.request(&work.job, &dead).await? {
             return Ok(None);
@@ -290,7 +292,7 @@ impl Act {
         self.disown_spares(work, &outputs, &written).await?;
         self.kill.reached(KillPoint::Written);
         let began = self.clock.now_ms();
-        let proof = self.watched(&work.stop, table.verify(&work.job.plan, &written)).await;
+        let proof = self.read_until_stopped(&work.stop, table.verify(&work.job.plan, &written)).await;
         work.numbers.proof_millis = self.since(began);
         work.numbers.proof = Some(proof.map_err(|e| self.halted(work, e))?);
         self.journal.step(&self.holder.id, &outputs, &AttemptState::Verified).await.map_err(journal_failed)?;
@@ -299,6 +301,9 @@ impl Act {
         let began = self.clock.now_ms();
         let landed = self.land(work, &Effort::Rewrite { written: &written }).await;
         work.numbers.commit_millis = self.since(began);
+        if landed.is_ok() {
+            work.numbers.deletes_carried = work.stop.carried.load(Ordering::Relaxed);
+        }
         landed
     }
 
@@ -402,7 +407,8 @@ impl Act {
         work.numbers.gb_hours = gb_hours(bound.memory, millis);
         work.numbers.peak_memory = process::peak_memory();
         work.count_requests();
-        if done.is_err() && work.numbers.wasted_bytes == 0 {
+        let lost = matches!(&done, Err(verdict) if !matches!(verdict, Verdict::Unresolved { .. }));
+        if lost && work.numbers.wasted_bytes == 0 {
             work.numbers.wasted_bytes = work.numbers.bytes_out;
         }
         let verdict = match done {
@@ -434,7 +440,10 @@ impl Act {
                 Verdict::Disproved { error: error.to_string() }
             }
             Error::Stopped(_) if work.stop.is_cancelled() => Verdict::Cancelled,
-            Error::Stopped(_) => Verdict::Stopped { error: error.to_string() },
+            Error::Stopped(_) => match work.stop.overtaken() {
+                Some(conflict) => Verdict::Dropped { conflict: conflict.clone() },
+                None => Verdict::Stopped { error: error.to_string() },
+            },
             Error::Unreachable { what, source } => Verdict::Unreachable { error: format!("{what}: {source:#}") },
             Error::Setup(_) | Error::Journal(_) => Verdict::Failed { error: error.to_string() },
         }

@@ -1,7 +1,7 @@
 //! Recovery: what a crash, a lost answer or a failed clean-up left behind.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -67,7 +67,7 @@ impl Act {
     /// Whether nobody works on a job.
     pub(super) async fn is_left(&self, job: &Job, dead: &[String]) -> journal::Result<bool> {
         if job.holder == self.holder.id {
-            return Ok(!self.active.lock().unwrap_or_else(PoisonError::into_inner).contains(&job.id));
+            return Ok(!self.active.contains(&job.id));
         }
         Ok(dead.contains(&job.holder) || !self.journal.holders().await?.iter().any(|h| h.id == job.holder))
     }

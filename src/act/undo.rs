@@ -1,6 +1,6 @@
 //! Taking a rewrite back, and what its files still cost.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::attempt::{self, Attempt, AttemptState, Loss};
 use super::commit::{Effort, Look};
@@ -88,10 +88,11 @@ impl Act {
     /// comes of it is in the journal.
     pub(super) async fn undo_again(&self, job: &Job, attempts: &[Attempt]) {
         let Kind::Undo { snapshot_id, .. } = job.kind else { return };
-        self.active.lock().unwrap_or_else(PoisonError::into_inner).insert(job.id.clone());
+        let stop = Arc::new(Stop::new(job.id.clone(), self.clock.now_ms(), job.plan.bound.millis, None));
+        self.active.enter(job, &stop);
         let tries = attempts.iter().map(|attempt| attempt.number).filter(|number| *number != attempt::SPARE).max().unwrap_or(0);
         let mut work = Work {
-            stop: Stop::new(job.id.clone(), self.clock.now_ms(), job.plan.bound.millis, None),
+            stop,
             numbers: Numbers { tries, ..job.numbers.clone() },
             job: job.clone(),
             attempt: None,

@@ -125,7 +125,9 @@ pub trait Table: Send + Sync {
 
     /// One attempt to replace the inputs by the outputs, on this state of the
     /// table as base. Validates first that every input is live and unchanged and
-    /// that the deletes that apply to the inputs are exactly the plan's.
+    /// that the deletes that apply to the inputs are exactly the plan's. Deletes that
+    /// came since may be made deletes of the outputs in the same commit, where the
+    /// format can do so with proof; `control` is told of how many rows.
     ///
     /// A crash before the catalog is asked leaves files that `control` was told
     /// of; a crash after it is resolved by [`Table::find_attempt`] on a fresh load.
@@ -235,6 +237,9 @@ pub trait Control: Send + Sync {
 
     /// Rows and bytes read since the last call, for progress.
     fn progress(&self, rows: u64, bytes: u64);
+
+    /// The commit under way carries over so many deleted rows: see [`Table::commit`].
+    fn carries(&self, _rows: u64) {}
 
     /// A named place was passed.
     fn reached(&self, point: KillPoint);

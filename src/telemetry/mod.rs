@@ -325,6 +325,16 @@ pub fn rewritten(path: Path, bytes_in: u64, bytes_out: u64, files_in: u64, files
     counter!(WRITTEN_FILES).increment(files_out);
 }
 
+/// A job landed and carried over the deletes of so many rows.
+pub fn deletes_carried(rows: u64) {
+    counter!(DELETES_CARRIED).increment(rows);
+}
+
+/// A job did not land, and made or read so many bytes for nothing.
+pub fn wasted(bytes: u64) {
+    counter!(WASTED_BYTES).increment(bytes);
+}
+
 /// Bytes were read from the store for a rewrite and its proof.
 pub fn bytes_read(bytes: u64) {
     counter!(READ_BYTES).increment(bytes);

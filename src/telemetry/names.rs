@@ -66,6 +66,8 @@ metrics! {
     COMMITS = Counter(labelled) "afterwrite_commits_total": "Replace commits tried, by outcome",
     COMMIT_SECONDS = Histogram "afterwrite_commit_seconds": "Duration of a replace commit",
     CONFLICTS = Counter(labelled) "afterwrite_conflicts_total": "Jobs whose table moved under them, by what moved",
+    DELETES_CARRIED = Counter "afterwrite_deletes_carried_total": "Rows deleted while their files were rewritten whose deletes our commits carried over to the new files",
+    WASTED_BYTES = Counter "afterwrite_wasted_bytes_total": "Bytes written or read by jobs that did not land",
     UNKNOWN_OPEN = Gauge "afterwrite_unknown_outcomes_open": "Commits whose outcome is not known yet",
     REWRITTEN_BYTES = Counter(labelled) "afterwrite_rewritten_bytes_total": "Bytes of replaced files, by path taken",
     WRITTEN_BYTES = Counter(labelled) "afterwrite_written_bytes_total": "Bytes of the files written for them, by path taken",

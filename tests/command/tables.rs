@@ -86,6 +86,7 @@ async fn compact_tells_each_partition_and_the_journal_keeps_it() {
         "bytes_out",
         "commit_s",
         "decision",
+        "deletes_carried",
         "detail",
         "files_in",
         "files_out",
@@ -105,6 +106,7 @@ async fn compact_tells_each_partition_and_the_journal_keeps_it() {
         "snapshot_id",
         "spec_id",
         "table",
+        "wasted_bytes",
     ];
     let lines = ended.lines();
     assert_eq!(lines.iter().map(keys).collect::<Vec<_>>(), vec![expected.to_vec(); 2]);
@@ -122,6 +124,7 @@ async fn compact_tells_each_partition_and_the_journal_keeps_it() {
         "bytes",
         "changed_ms",
         "created_ms",
+        "deletes_carried",
         "error",
         "files",
         "job",
@@ -132,6 +135,7 @@ async fn compact_tells_each_partition_and_the_journal_keeps_it() {
         "snapshot_id",
         "state",
         "table",
+        "wasted_bytes",
     ];
     assert_eq!(jobs.iter().map(keys).collect::<Vec<_>>(), [expected]);
     assert_eq!((&jobs[0]["state"], &jobs[0]["reason"], &jobs[0]["snapshot_id"]), (&json!("committed"), &json!("request"), &json!(head)));

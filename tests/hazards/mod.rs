@@ -1,6 +1,7 @@
 //! One file a hazard, named after it.
 
 mod h01_delete_during_rewrite;
+mod h01_deletes_carried_over;
 mod h01_equality_deletes_in_flight;
 mod h01_random_histories;
 mod h02_starting_sequence_number;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use afterwrite::act::{JobState, Journal, Query};
 use afterwrite::lake::iceberg::catalog::memory::Fault;
 use afterwrite::model::decision::{Reason, Verdict};
 use afterwrite::serve::backend::Backend;
@@ -56,7 +57,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn a_row_deleted_while_its_file_is_rewritten_stays_deleted_and_the_work_is_planned_again() {
+async fn a_row_deleted_while_its_file_is_rewritten_stays_deleted_and_costs_no_second_rewrite() {
     let s = scene().await;
     let victim = s.files[3].clone();
     s.meanwhile(1, move |table, _| {
@@ -67,10 +68,31 @@ async fn a_row_deleted_while_its_file_is_rewritten_stays_deleted_and_the_work_is
     });
     s.process.look_at(&s.table).await;
     s.process.pass(10_000).await;
+    assert_eq!((s.process.seen.rewrites(), data_files(&s.table).await), (1, 1));
+    let expected: Vec<String> = (0..9).filter(|id| *id != 3).map(|id| format!("{id}|v")).collect();
+    assert_eq!(s.table.rows().await, expected);
+    let job = s.world.journal.jobs(Query::Latest(1)).await.unwrap().remove(0);
+    assert_eq!((job.state, job.numbers.deletes_carried, job.numbers.wasted_bytes), (JobState::Committed, 1, 0));
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_delete_that_is_taken_back_while_its_file_is_rewritten_makes_the_work_be_planned_again() {
+    let s = scene().await;
+    let made = s.table.change().delete_equal(&["id"], [row(3, "", 0)]).commit().await;
+    let delete = made.deletes[0].clone();
+    s.meanwhile(1, move |table, _| {
+        let delete = delete.clone();
+        async move {
+            table.change().remove(&[&delete]).commit().await;
+        }
+    });
+    s.process.look_at(&s.table).await;
+    s.process.pass(10_000).await;
     // in two jobs of half the size, so that the next try is the quicker; one file is left over
     assert_eq!(*s.process.seen.inputs.lock().unwrap(), [9, 4, 4]);
     assert_eq!(data_files(&s.table).await, 3);
-    let expected: Vec<String> = (0..9).filter(|id| *id != 3).map(|id| format!("{id}|v")).collect();
+    let expected: Vec<String> = (0..9).map(|id| format!("{id}|v")).collect();
     assert_eq!(s.table.rows().await, expected);
     s.end().await;
 }
@@ -130,13 +152,21 @@ async fn a_lost_answer_is_resolved_whether_the_commit_landed_or_not() {
 }
 
 #[tokio::test]
-async fn a_writer_that_deletes_within_every_rewrite_does_not_make_the_loop_spin() {
+async fn a_writer_whose_deletes_cannot_be_carried_does_not_make_the_loop_spin() {
     let s = scene().await;
-    let files = s.files.clone();
+    let mut deletes = Vec::new();
+    for id in 0..9 {
+        let made = s.table.change().delete_equal(&["id"], [row(100 + id, "", 0)]).commit().await;
+        deletes.push(made.deletes[0].clone());
+    }
     s.meanwhile(9, move |table, n| {
-        let victim = files[n].clone();
+        let delete = deletes[n].clone();
         async move {
-            table.change().delete_positions(&[(&victim, 0)]).commit().await;
+            // one that applied is taken back
+            let live = crate::fixture::oracle::live(&table.load().await).await;
+            if live.iter().any(|l| l.file.file_path() == delete.path) {
+                table.change().remove(&[&delete]).commit().await;
+            }
         }
     });
     s.process.look_at(&s.table).await;

@@ -36,6 +36,10 @@ pub struct JobRow {
     pub path_reason: Option<String>,
     /// Its snapshot.
     pub snapshot_id: Option<String>,
+    /// Rows deleted by others meanwhile, whose deletes it carried over to its files.
+    pub deletes_carried: u64,
+    /// Bytes that it wrote or read for nothing.
+    pub wasted_bytes: u64,
     /// What went wrong, or that its process is gone; empty when nothing did.
     pub error: String,
 }

@@ -125,6 +125,10 @@ pub struct CompactRow {
     pub rows: u64,
     /// Rows dropped because deletes applied to them.
     pub rows_deleted: u64,
+    /// Rows deleted by others meanwhile, whose deletes were carried over to the new files.
+    pub deletes_carried: u64,
+    /// Bytes written or read for nothing, of jobs that did not land.
+    pub wasted_bytes: u64,
     /// Wall time.
     pub seconds: f64,
     /// Of it, writing the outputs.
@@ -166,6 +170,8 @@ pub struct CompactJob {
     pub bytes_out: u64,
     pub rows: u64,
     pub rows_deleted: u64,
+    pub deletes_carried: u64,
+    pub wasted_bytes: u64,
     pub seconds: f64,
     pub rewrite_s: f64,
     pub proof_s: f64,
@@ -200,6 +206,8 @@ impl CompactRow {
             bytes_out: sum(|j| j.bytes_out),
             rows: sum(|j| j.rows),
             rows_deleted: sum(|j| j.rows_deleted),
+            deletes_carried: sum(|j| j.deletes_carried),
+            wasted_bytes: sum(|j| j.wasted_bytes),
             seconds: time(|j| j.seconds),
             rewrite_s: time(|j| j.rewrite_s),
             proof_s: time(|j| j.proof_s),
@@ -252,5 +260,7 @@ pub fn compacts(rows: &[CompactRow], json: bool) -> String {
 fn why(row: &CompactRow) -> String {
     let name = row.refusal.as_ref().unwrap_or(&row.decision);
     let name = if row.jobs.is_empty() { name.clone() } else { format!("{name}, {}", human::some(row.jobs.len() as u64, "job")) };
-    if row.detail.is_empty() { name } else { format!("{name}: {}", row.detail) }
+    let carried = (row.deletes_carried > 0).then(|| format!("{} carried over", human::some(row.deletes_carried, "delete")));
+    let detail = [carried, Some(row.detail.clone()).filter(|d| !d.is_empty())].into_iter().flatten().collect::<Vec<_>>().join("; ");
+    if detail.is_empty() { name } else { format!("{name}: {detail}") }
 }

@@ -12,6 +12,7 @@ mod alone;
 mod blocks;
 mod blooms;
 mod bounds;
+pub mod carried;
 mod chunks;
 mod counts;
 mod described;

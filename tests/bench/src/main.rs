@@ -1,6 +1,7 @@
 //! Figures of afterwrite. Each name is measured in a process of its own, so that
 //! none finds the memory or the caches of another.
 
+mod carry;
 mod figure;
 mod folder;
 mod hook;
@@ -19,7 +20,8 @@ use clap::Parser;
 use figure::{Bench, Figure};
 
 /// Every benchmark, in the order in which all are run.
-const ALL: [Bench; 7] = [observe::BENCH, manifest::BENCH, restart::BENCH, partitions::BENCH, hook::BENCH, metadata::BENCH, proxy::BENCH];
+const ALL: [Bench; 8] =
+    [observe::BENCH, manifest::BENCH, restart::BENCH, partitions::BENCH, hook::BENCH, metadata::BENCH, proxy::BENCH, carry::BENCH];
 
 /// Measures afterwrite: prints one line a figure.
 #[derive(Parser)]

@@ -227,6 +227,10 @@ impl Table for FakeTable {
         if let Err(conflict) = plan.check(&self.scope(&plan.scope).await?) {
             return Ok(Outcome::Conflict(conflict));
         }
+        // whatever is carried over is a file of the try
+        let carried = format!("{ROOT}metadata/{}-{:x}.deletes", commit.attempt.0, commit.nonce);
+        commit.control.will_write(&carried).await?;
+        commit.control.reached(KillPoint::DeletesCarried);
         let manifest = format!("{ROOT}metadata/{}-{:x}.avro", commit.attempt.0, commit.nonce);
         let location = format!("{ROOT}metadata/{}-{:x}.json", commit.attempt.0, commit.nonce);
         let id = i64::try_from(self.lake.with(|s| s.fresh())).unwrap();

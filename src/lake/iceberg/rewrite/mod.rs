@@ -28,6 +28,7 @@ use self::choose::{Asked, Choice};
 use self::input::Input;
 use self::job::{Job, Made};
 use self::repack::Packed;
+use super::carry;
 use super::columns::Columns;
 use super::read::deleted::{self, Deleted};
 use super::read::{self, ReadSummary};
@@ -46,6 +47,10 @@ pub struct Detail {
     pub read: Option<ReadSummary>,
     /// The columns that the outputs have.
     pub columns: Columns,
+    /// The rows left out of each input; an input of which nothing is told lost none.
+    /// With the rows of the outputs this says where every row went. `None` where it
+    /// takes too much memory to be kept.
+    pub deleted: Option<Vec<RoaringTreemap>>,
 }
 
 /// Writes the outputs of a plan the cheapest way that gives good files.
@@ -79,6 +84,7 @@ struct Done {
     read: Option<ReadSummary>,
     rows_deleted: u64,
     bytes_read: u64,
+    deleted: Option<Vec<RoaringTreemap>>,
 }
 
 /// Copies row groups or pages, where that is the choice. Without outputs the
@@ -91,7 +97,7 @@ async fn moved(table: &IcebergTable, job: &Job<'_>, choice: Choice, mut inputs: 
     let mut nans = if floats { input::nan_counts(table, job.plan).await? } else { Default::default() };
     if choice.path == Path::Splice {
         let (made, bytes_read) = splice::write(job, &inputs, &nans).await?;
-        return Ok((choice, Some(Done { made, read: None, rows_deleted: 0, bytes_read })));
+        return Ok((choice, Some(Done { made, read: None, rows_deleted: 0, bytes_read, deleted: Some(Vec::new()) })));
     }
     let Some(replaced) = replaced(table, job, &choice, &mut inputs, &mut nans).await? else {
         return Ok((given_up(choice, "the files to be decoded first take too much memory"), None));
@@ -101,7 +107,9 @@ async fn moved(table: &IcebergTable, job: &Job<'_>, choice: Choice, mut inputs: 
         (Packed::Made(made), bytes) => {
             let bytes_read = replaced.bytes_read.saturating_add(bytes).saturating_add(deleted.bytes_read);
             let rows_deleted = replaced.rows_deleted.saturating_add(deleted.count());
-            Ok((choice, Some(Done { made, read: None, rows_deleted, bytes_read })))
+            // rows of odd inputs were dropped before, and their places are not known
+            let deleted = if choice.odd.is_empty() { carry::kept(deleted.rows, job.plan) } else { None };
+            Ok((choice, Some(Done { made, read: None, rows_deleted, bytes_read, deleted })))
         }
         (Packed::Unfit(why), _) => Ok((given_up(choice, &why), None)),
     }
@@ -161,9 +169,10 @@ fn footers(inputs: &[Input]) -> Vec<(&str, &ParquetMetaData)> {
 }
 
 async fn encoded(table: &IcebergTable, job: &Job<'_>) -> Result<Done> {
-    let (made, read) = encode::write(job, read::open(table, job.plan, job.control).await?).await?;
+    let (made, mut read) = encode::write(job, read::open(table, job.plan, job.control).await?).await?;
     let (rows_deleted, bytes_read) = (read.rows_deleted, read.bytes_read);
-    Ok(Done { made, read: Some(read), rows_deleted, bytes_read })
+    let deleted = read.deleted.take();
+    Ok(Done { made, read: Some(read), rows_deleted, bytes_read, deleted })
 }
 
 /// The share of a job's memory that footers may take: rows are encoded anew
@@ -199,6 +208,6 @@ fn written(table: &IcebergTable, plan: &Plan, choice: Choice, done: Done) -> Wri
         rows_in: done.read.as_ref().map_or_else(|| plan.input_records(), |read| read.rows_in),
         rows_deleted: done.rows_deleted,
         bytes_read: done.bytes_read,
-        detail: Arc::new(Detail { data_files, read: done.read, columns: Columns::of(&table.loaded.metadata) }),
+        detail: Arc::new(Detail { data_files, read: done.read, columns: Columns::of(&table.loaded.metadata), deleted: done.deleted }),
     }
 }

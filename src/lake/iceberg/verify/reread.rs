@@ -48,6 +48,7 @@ pub async fn read(
         rows_deleted: struck.deleted,
         rows_deleted_by_position: struck.by_position,
         bytes_read: store.fetched(),
+        deleted: None,
         columns: hashers.into_iter().flat_map(|h| h.0.finish()).collect(),
     })
 }
