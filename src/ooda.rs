@@ -28,12 +28,13 @@ use crate::act::Act;
 use crate::decide;
 use crate::decide::budget::Budget;
 use crate::lake::clock::Clock;
-use crate::lake::{Error, Format, Table};
+use crate::lake::{Error, Format, Glanced, Table};
 use crate::model::event::{Certainty, Door, Event};
 use crate::model::ident::{TableIdent, TableName};
+use crate::model::partition::PartitionKey;
 use crate::model::policy::BudgetLimits;
 use crate::observe::{Entrance, Inbox, Look, Roster};
-use crate::orient::{Absorbed, How, Orient, TableState};
+use crate::orient::{self, Absorbed, How, Orient, TableState};
 use crate::serve::backend::Explained;
 use crate::settings::{self, Settings};
 use crate::telemetry;
@@ -77,8 +78,17 @@ pub struct Looked {
     pub how: telemetry::Looked,
     /// Snapshots that were heard of and that the table does not have.
     pub unseen: Vec<i64>,
+    /// The load was older than what is known: it shows nothing of what is heard since.
+    older: bool,
     /// The table's state now; `None` when it is gone.
     state: Option<Arc<TableState>>,
+}
+
+/// What the last look at a table left, and where the catalog stood then.
+struct Known {
+    key: orient::Key,
+    at: String,
+    state: Arc<TableState>,
 }
 
 /// The loop and what it remembers. One a process.
@@ -149,6 +159,11 @@ impl Loop {
             let looked = AssertUnwindSafe(self.look(&look.name, &look.reference, &look.hints)).catch_unwind().await;
             let seconds = (self.now() - began_ms).max(0) as f64 / 1000.0;
             match looked {
+                // made again until a load comes that is no older, or the older one is believed
+                Ok(Ok(Looked { how, older: true, .. })) => {
+                    telemetry::looked(how, seconds);
+                    self.parts.inbox.failed(look);
+                }
                 Ok(Ok(Looked { how, unseen, .. })) => {
                     telemetry::looked(how, seconds);
                     let passed_on = self.look_elsewhere(&look);
@@ -216,11 +231,21 @@ impl Loop {
     /// `hints` are snapshots that were heard of.
     pub async fn look(&self, name: &TableName, reference: &str, hints: &[i64]) -> Result<Looked, Error> {
         let began_ms = self.now();
-        let Some(table) = self.parts.format.glance(name, reference).await? else {
+        let known = self.known(name, reference, hints).await;
+        let found = match self.parts.format.glance_since(name, reference, known.as_ref().map(|known| known.at.as_str())).await? {
+            Glanced::Same => match known {
+                Some(known) => return Ok(self.look_ended_as_before(name, known, began_ms)),
+                None => self.parts.format.glance(name, reference).await?,
+            },
+            Glanced::At(table) => Some(table),
+            Glanced::Gone => None,
+        };
+        let Some(table) = found else {
             let gone = self.book().remove(name);
             self.forget(gone).await;
+            self.yield_to_writers(name, None).await;
             // a table may be reported before its catalog has it
-            return Ok(Looked { how: telemetry::Looked::Gone, unseen: hints.to_vec(), state: None });
+            return Ok(Looked { how: telemetry::Looked::Gone, unseen: hints.to_vec(), older: false, state: None });
         };
         let view = table.view();
         let (policy, warnings) = settings::resolve(&self.parts.settings, name, &view.properties);
@@ -233,8 +258,50 @@ impl Loop {
         let due = self.book().due(self.now()).remove(name).unwrap_or_default();
         self.judge_due(name, Due { scopes: &taken.scopes | &due.scopes, ..due }, &absorbed.state);
         self.changed.notify_one();
+        telemetry::store_requests("look", &table.requests());
+        self.yield_to_writers(name, Some(&absorbed)).await;
         let unseen = hints.iter().copied().filter(|id| !view.snapshots.contains_key(id)).collect();
-        Ok(Looked { how: looked(&absorbed.how), unseen, state: Some(absorbed.state) })
+        let (how, older) = (looked(&absorbed.how), absorbed.how == How::Stale);
+        Ok(Looked { how, unseen, older, state: Some(absorbed.state) })
+    }
+
+    /// Where a table was at its last look, with its state, if a look that finds it there
+    /// has nothing to do but to judge what is due: nobody waits for a later look, and
+    /// what was heard of is its head.
+    async fn known(&self, name: &TableName, reference: &str, hints: &[i64]) -> Option<Known> {
+        let (key, at) = {
+            let book = self.book();
+            let page = book.page(name).filter(|page| page.reference == reference && book.troubled(name).is_none())?;
+            (page.key(), page.settled_at()?.to_owned())
+        };
+        let state = self.parts.orient.glimpse(&key).await?;
+        let is_pages = self.book().page(name).is_some_and(|page| page.mark == state.layout.mark());
+        let is_head = |id: &i64| Some(*id) == state.layout.head();
+        (is_pages && hints.iter().all(is_head)).then_some(Known { key, at, state })
+    }
+
+    /// A look found the table where it was.
+    fn look_ended_as_before(&self, name: &TableName, known: Known, began_ms: i64) -> Looked {
+        let Known { key, at, state } = known;
+        self.parts.orient.stands(&key);
+        self.parts.roster.looked(name, &at);
+        let due = self.book().seen_again(name, began_ms, self.now());
+        self.judge_due(name, due, &state);
+        self.changed.notify_one();
+        Looked { how: looked(&How::Unchanged), unseen: Vec::new(), older: false, state: Some(state) }
+    }
+
+    /// Stops the rewrites under way of what changed, where they can no longer land; all
+    /// of a table that is gone.
+    async fn yield_to_writers(&self, name: &TableName, absorbed: Option<&Absorbed>) {
+        let changed = |scope: &PartitionKey| match absorbed {
+            Some(Absorbed { how: How::Unchanged | How::Stale, .. }) => false,
+            Some(Absorbed { how: How::Incremental { .. } | How::Undone { .. }, touched, .. }) => touched.contains(scope),
+            Some(Absorbed { how: How::Rebuilt(_), .. }) | None => true,
+        };
+        if let Err(error) = self.parts.act.yield_to_writers(name, changed).await {
+            tracing::warn!(table = %name, %error, "whether the rewrites under way can still land is left to their commits");
+        }
     }
 
     async fn note(&self, table: &dyn Table, absorbed: &Absorbed) {

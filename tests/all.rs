@@ -24,10 +24,12 @@ mod orient;
 mod proxy;
 mod reading;
 mod rewrite {
+    mod ahead;
     mod cut_encodings;
     mod encode;
     pub mod faults;
     mod metrics;
+    mod odd;
     pub mod repack;
     mod run;
     mod splice;

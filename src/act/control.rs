@@ -4,15 +4,18 @@ use std::future::Future;
 use std::pin::pin;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::{Either, select};
 
 use super::Act;
 use super::attempt::AttemptState;
+use super::job::describe;
 use crate::lake::{Control, Error, Result};
 use crate::model::killpoint::KillPoint;
+use crate::model::outcome::Conflict;
 use crate::model::plan::{AttemptId, JobId};
 
 /// What happens at a kill point: nothing, unless it is asked for.
@@ -72,6 +75,10 @@ pub(super) struct Stop {
     pub(super) started_ms: i64,
     pub(super) bound_ms: i64,
     cancelled: AtomicBool,
+    /// Why what it makes can no longer land.
+    overtaken: OnceLock<Conflict>,
+    /// Rows whose deletes the last try to commit carried over.
+    pub(super) carried: AtomicU64,
     rows_read: AtomicU64,
     pub(super) bytes_read: AtomicU64,
     /// The files named so far, with their attempts.
@@ -88,6 +95,8 @@ impl Stop {
             started_ms,
             bound_ms,
             cancelled: AtomicBool::new(false),
+            overtaken: OnceLock::new(),
+            carried: AtomicU64::new(0),
             rows_read: AtomicU64::new(0),
             bytes_read: AtomicU64::new(0),
             named: Mutex::default(),
@@ -112,10 +121,22 @@ impl Stop {
         self.cancelled.load(Ordering::Relaxed)
     }
 
+    /// Stops the job because a writer was faster: what it makes can no longer land.
+    pub(super) fn overtake(&self, by: Conflict) {
+        let _first = self.overtaken.set(by);
+    }
+
+    pub(super) fn overtaken(&self) -> Option<&Conflict> {
+        self.overtaken.get()
+    }
+
     /// Errs when the job must stop now.
     pub(super) fn check(&self, now_ms: i64) -> Result<()> {
         if self.is_cancelled() {
             return Err(Error::Stopped("cancelled by hand".into()));
+        }
+        if let Some(by) = self.overtaken() {
+            return Err(Error::Stopped(describe(by)));
         }
         if now_ms.saturating_sub(self.started_ms) > self.bound_ms {
             return Err(Error::Stopped(format!("the job's bound of {} s is reached", self.bound_ms / 1000)));
@@ -185,6 +206,10 @@ impl Control for Watch<'_> {
         }
     }
 
+    fn carries(&self, rows: u64) {
+        self.stop.carried.store(rows, Ordering::Relaxed);
+    }
+
     fn reached(&self, point: KillPoint) {
         self.act.kill.reached(point);
     }
@@ -193,11 +218,47 @@ impl Control for Watch<'_> {
 impl Act {
     /// Does `work` while watching the journal for a wish to stop it, and giving
     /// signs of life. Work that does not stop when it must is dropped after a
-    /// grace, which is an error.
+    /// grace, which is an error; it may write still.
     pub(super) async fn watched<T>(&self, stop: &Stop, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        let done = self.attended(stop, work, self.settings.grace_looks).await;
+        stop.hung.fetch_or(done.is_none(), Ordering::Relaxed);
+        done.unwrap_or_else(|| Err(did_not_answer()))
+    }
+
+    /// As [`Act::watched`], of work that only reads: dropped, it leaves nothing behind.
+    pub(super) async fn read<T>(&self, stop: &Stop, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        self.attended(stop, work, self.settings.grace_looks).await.unwrap_or_else(|| Err(did_not_answer()))
+    }
+
+    /// The same, dropped as soon as it must stop.
+    pub(super) async fn read_until_stopped<T>(&self, stop: &Stop, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        let stopped = || stop.check(self.clock.now_ms()).err().unwrap_or_else(did_not_answer);
+        self.attended(stop, work, 1).await.unwrap_or_else(|| Err(stopped()))
+    }
+
+    /// Does `work`, which has no bound of its own, for at most a time, and gives signs
+    /// of life meanwhile. What does not answer within it is dropped.
+    pub(super) async fn within<T>(&self, time: Duration, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        let until = self.after(time);
+        let wait = async {
+            while self.clock.now_ms() < until {
+                self.clock.sleep(self.settings.look_every).await;
+                if let Err(error) = self.beat().await {
+                    tracing::warn!(%error, "no sign of life could be given");
+                }
+            }
+        };
+        match select(pin!(work), pin!(wait)).await {
+            Either::Left((done, _)) => done,
+            Either::Right(_) => Err(Error::unreachable("catalog or store", anyhow::anyhow!("no answer within {} s", time.as_secs()))),
+        }
+    }
+
+    /// `None` when the work had to stop and did not, for so many looks.
+    async fn attended<T>(&self, stop: &Stop, work: impl Future<Output = Result<T>> + Send, grace: u32) -> Option<Result<T>> {
         let look = async {
             let mut overdue = 0;
-            while overdue < self.settings.grace_looks {
+            while overdue < grace {
                 self.clock.sleep(self.settings.look_every).await;
                 if self.is_asked_to_stop(&stop.job).await {
                     stop.cancel();
@@ -209,13 +270,14 @@ impl Act {
             }
         };
         match select(pin!(work), pin!(look)).await {
-            Either::Left((done, _)) => done,
-            Either::Right(_) => {
-                stop.hung.store(true, Ordering::Relaxed);
-                Err(Error::Stopped("the job had to stop and did not answer".into()))
-            }
+            Either::Left((done, _)) => Some(done),
+            Either::Right(_) => None,
         }
     }
+}
+
+fn did_not_answer() -> Error {
+    Error::Stopped("the job had to stop and did not answer".into())
 }
 
 #[cfg(test)]
@@ -237,6 +299,15 @@ mod tests {
         let stop = stop();
         stop.cancel();
         assert_eq!(stop.check(1_000).unwrap_err().to_string(), "stopped: cancelled by hand");
+    }
+
+    #[test]
+    fn a_job_that_was_overtaken_is_stopped_for_the_first_reason() {
+        let stop = stop();
+        stop.overtake(Conflict::InputGone { files: vec!["f".into()] });
+        stop.overtake(Conflict::TableGone);
+        assert_eq!(stop.check(1_000).unwrap_err().to_string(), "stopped: f is no longer live as planned");
+        assert_eq!(stop.overtaken(), Some(&Conflict::InputGone { files: vec!["f".into()] }));
     }
 
     #[test]

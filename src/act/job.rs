@@ -10,6 +10,7 @@ use crate::model::outcome::Conflict;
 use crate::model::partition::PartitionKey;
 use crate::model::plan::{AttemptId, JobId, Path, Plan};
 use crate::model::refusal::Refused;
+use crate::model::requests::Requests;
 
 /// The reason of a plan that a user asked for by hand: it runs on a paused table.
 pub const REQUEST: &str = "request";
@@ -141,6 +142,9 @@ pub struct Numbers {
     pub rows_deleted: u64,
     /// Bytes read from the store.
     pub bytes_read: u64,
+    /// What was asked of object stores: by the rewrite, the proof and the tries to commit.
+    #[serde(default)]
+    pub requests: Requests,
     /// Wall time in milliseconds.
     pub millis: i64,
     /// Milliseconds until the outputs were written, from the start of writing.
@@ -159,6 +163,10 @@ pub struct Numbers {
     pub gb_hours_bound: f64,
     /// GB-hours spent: memory limit × wall time, never more than the bound.
     pub gb_hours: f64,
+    /// Rows of the inputs that were deleted while they were rewritten, and whose
+    /// deletes the commit carried over to the outputs.
+    #[serde(default)]
+    pub deletes_carried: u64,
     /// Tries to commit.
     pub tries: u32,
     /// Tries that lost to another commit.

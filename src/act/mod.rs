@@ -3,6 +3,7 @@
 //! A job is leased, journaled, validated, written, proven, committed, and closed;
 //! whatever stops it in between is closed by [`Act::recover`].
 
+mod active;
 pub mod attempt;
 pub mod backoff;
 mod close;
@@ -16,8 +17,8 @@ mod recover;
 mod undo;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use attempt::{Attempt, AttemptState};
@@ -33,6 +34,7 @@ use crate::model::killpoint::KillPoint;
 use crate::model::outcome::Conflict;
 use crate::model::plan::{AttemptId, JobId, Plan};
 
+use active::Active;
 use attempt::Loss;
 use commit::Effort;
 use control::{Stop, Watch};
@@ -43,7 +45,7 @@ use lease::Leases;
 /// How long things may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Tries to commit end after this time.
+    /// Tries to commit end after this time; so does the removal of what a job left.
     pub commit_for: Duration,
     /// An unknown outcome is looked at for this long before it is left to recovery.
     pub resolve_for: Duration,
@@ -97,7 +99,7 @@ pub struct Act {
     leases: Leases,
     halting: AtomicBool,
     left: AtomicBool,
-    active: Arc<Mutex<HashSet<JobId>>>,
+    active: Arc<Active>,
     instance: String,
     holder: Holder,
 }
@@ -105,17 +107,32 @@ pub struct Act {
 /// A job under way, marked as such until it is dropped.
 struct Work {
     job: Job,
-    stop: Stop,
+    stop: Arc<Stop>,
     numbers: Numbers,
     attempt: Option<AttemptId>,
     /// The table as it was last loaded: what is lost is removed through it.
     table: Option<Arc<dyn Table>>,
-    active: Arc<Mutex<HashSet<JobId>>>,
+    active: Arc<Active>,
+}
+
+impl Work {
+    /// Goes on with a fresh load of the table.
+    fn turn_to(&mut self, table: &Arc<dyn Table>) {
+        self.count_requests();
+        self.table = Some(Arc::clone(table));
+    }
+
+    /// Adds what was asked through the load at hand; to be done once for each.
+    fn count_requests(&mut self) {
+        if let Some(table) = &self.table {
+            self.numbers.requests = self.numbers.requests.and(table.requests());
+        }
+    }
 }
 
 impl Drop for Work {
     fn drop(&mut self) {
-        self.active.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.job.id);
+        self.active.remove(&self.job.id);
     }
 }
 
@@ -200,6 +217,10 @@ impl Act {
     /// the outputs are proven before the catalog is asked; files go only with a
     /// proof that they are in no table.
     ///
+    /// It ends whether or not the catalog and the store answer: each call of theirs is
+    /// given up with the job's bound and a grace after it, and those that follow on the
+    /// bound after a time of their own.
+    ///
     /// A crash, or a dropped future, at any point leaves a job that
     /// [`Act::recover`] closes.
     pub async fn run(&self, plan: &Plan, watcher: Option<Watcher>) -> JobResult {
@@ -236,7 +257,7 @@ impl Act {
             gb_hours_bound: plan.bound.gb_hours,
             ..Numbers::default()
         };
-        let stop = Stop::new(id.clone(), now, plan.bound.millis, watcher);
+        let stop = Arc::new(Stop::new(id.clone(), now, plan.bound.millis, watcher));
         let job = Job {
             id,
             kind,
@@ -249,7 +270,7 @@ impl Act {
             note: "requested".into(),
             numbers: numbers.clone(),
         };
-        self.active.lock().unwrap_or_else(PoisonError::into_inner).insert(job.id.clone());
+        self.active.enter(&job, &stop);
         let work = Work { job, stop, numbers, attempt: None, table: None, active: Arc::clone(&self.active) };
         if !self.journal.request(&work.job, &dead).await? {
             return Ok(None);
@@ -271,7 +292,7 @@ impl Act {
         self.disown_spares(work, &outputs, &written).await?;
         self.kill.reached(KillPoint::Written);
         let began = self.clock.now_ms();
-        let proof = self.watched(&work.stop, table.verify(&work.job.plan, &written)).await;
+        let proof = self.read_until_stopped(&work.stop, table.verify(&work.job.plan, &written)).await;
         work.numbers.proof_millis = self.since(began);
         work.numbers.proof = Some(proof.map_err(|e| self.halted(work, e))?);
         self.journal.step(&self.holder.id, &outputs, &AttemptState::Verified).await.map_err(journal_failed)?;
@@ -280,6 +301,9 @@ impl Act {
         let began = self.clock.now_ms();
         let landed = self.land(work, &Effort::Rewrite { written: &written }).await;
         work.numbers.commit_millis = self.since(began);
+        if landed.is_ok() {
+            work.numbers.deletes_carried = work.stop.carried.load(Ordering::Relaxed);
+        }
         landed
     }
 
@@ -290,15 +314,15 @@ impl Act {
 
     /// Validates the plan on a fresh load, before a byte of data is read.
     async fn dequeue(&self, work: &mut Work) -> Result<Arc<dyn Table>, Verdict> {
-        let table = self.load(&work.job.plan).await.map_err(|e| self.halted(work, e))?;
+        let table = self.read(&work.stop, self.load(&work.job.plan)).await.map_err(|e| self.halted(work, e))?;
         let table = table.ok_or(Verdict::Dropped { conflict: Conflict::TableGone })?;
-        work.table = Some(Arc::clone(&table));
+        work.turn_to(&table);
         let plan = &work.job.plan;
         work.numbers.partition = table.view().partition_name(&plan.scope);
         if let Some(refused) = table.view().refused.first() {
             return Err(Verdict::Refused { refused: refused.clone() });
         }
-        let scope = table.scope(&plan.scope).await.map_err(|e| self.halted(work, e))?;
+        let scope = self.read(&work.stop, table.scope(&plan.scope)).await.map_err(|e| self.halted(work, e))?;
         match plan.check(&scope) {
             Ok(()) => Ok(table),
             Err(conflict @ Conflict::DeletesChanged { .. }) => Err(Verdict::Replan { conflict, max_bytes: None }),
@@ -382,7 +406,9 @@ impl Act {
         work.numbers.millis = millis;
         work.numbers.gb_hours = gb_hours(bound.memory, millis);
         work.numbers.peak_memory = process::peak_memory();
-        if done.is_err() && work.numbers.wasted_bytes == 0 {
+        work.count_requests();
+        let lost = matches!(&done, Err(verdict) if !matches!(verdict, Verdict::Unresolved { .. }));
+        if lost && work.numbers.wasted_bytes == 0 {
             work.numbers.wasted_bytes = work.numbers.bytes_out;
         }
         let verdict = match done {
@@ -414,7 +440,10 @@ impl Act {
                 Verdict::Disproved { error: error.to_string() }
             }
             Error::Stopped(_) if work.stop.is_cancelled() => Verdict::Cancelled,
-            Error::Stopped(_) => Verdict::Stopped { error: error.to_string() },
+            Error::Stopped(_) => match work.stop.overtaken() {
+                Some(conflict) => Verdict::Dropped { conflict: conflict.clone() },
+                None => Verdict::Stopped { error: error.to_string() },
+            },
             Error::Unreachable { what, source } => Verdict::Unreachable { error: format!("{what}: {source:#}") },
             Error::Setup(_) | Error::Journal(_) => Verdict::Failed { error: error.to_string() },
         }

@@ -320,11 +320,14 @@ fn job(plan: &Plan, result: &JobResult) -> CompactJob {
         bytes_out: numbers.bytes_out,
         rows: numbers.rows_out,
         rows_deleted: numbers.rows_deleted,
+        deletes_carried: numbers.deletes_carried,
+        wasted_bytes: numbers.wasted_bytes,
         seconds: result.seconds(),
         rewrite_s: seconds(numbers.rewrite_millis),
         proof_s: seconds(numbers.proof_millis),
         commit_s: seconds(numbers.commit_millis),
         peak_memory: numbers.peak_memory,
+        requests: numbers.requests,
         snapshot_id: numbers.snapshot_id.map(|id| id.to_string()),
     }
 }

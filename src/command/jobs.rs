@@ -50,7 +50,11 @@ fn row(job: &Job, attempt: Option<String>) -> JobRow {
         bytes: job.plan.input_bytes(),
         created_ms: job.requested_ms,
         changed_ms: job.changed_ms,
+        path: job.numbers.path,
+        path_reason: Some(&job.numbers.path_reason).filter(|why| !why.is_empty()).cloned(),
         snapshot_id: job.numbers.snapshot_id.map(|id| id.to_string()),
+        deletes_carried: job.numbers.deletes_carried,
+        wasted_bytes: job.numbers.wasted_bytes,
         error: if job.numbers.snapshot_id.is_some() { String::new() } else { job.note.clone() },
     }
 }

@@ -170,13 +170,21 @@ pub fn cap_gb_hours(limits: &BudgetLimits) -> f64 {
     limits.gb_hours_per_hour * limits.carry_over_hours.max(1.0)
 }
 
+/// What one job may hold, in bytes: its share of what all jobs that run at one time
+/// may hold together.
+fn job_memory(policy: &Policy, limits: &BudgetLimits) -> u64 {
+    let jobs = u64::try_from(limits.concurrent_jobs).unwrap_or(u64::MAX);
+    policy.memory_limit / jobs.max(1)
+}
+
 /// The upper bound of a job over `bytes`: several times its estimate, within the
 /// policy's time and what the budget can ever hold. Its GB-hours are those of its
-/// time and of [`LINGER_MS`].
+/// time and of [`LINGER_MS`], at its share of the memory limit.
 pub fn bound_for(policy: &Policy, limits: &BudgetLimits, bytes: u64) -> Bound {
     let wanted = estimate_ms(policy, bytes) * SAFETY + GRACE_MS;
     let millis = wanted.min(longest_ms(policy, limits)) as i64;
-    Bound { gb_hours: gb_hours(policy.memory_limit, millis.saturating_add(LINGER_MS)), millis, memory: policy.memory_limit }
+    let memory = job_memory(policy, limits);
+    Bound { gb_hours: gb_hours(memory, millis.saturating_add(LINGER_MS)), millis, memory }
 }
 
 /// The most input bytes of one job: the policy's, and no more than a job's time
@@ -188,7 +196,7 @@ pub fn largest_job(policy: &Policy, limits: &BudgetLimits) -> u64 {
 
 /// Time after which any job of the policy is stopped.
 fn longest_ms(policy: &Policy, limits: &BudgetLimits) -> f64 {
-    let memory_gb = policy.memory_limit.max(1) as f64 / 1e9;
+    let memory_gb = job_memory(policy, limits).max(1) as f64 / 1e9;
     let affordable = (cap_gb_hours(limits) / memory_gb * HOUR_MS as f64).floor() - LINGER_MS as f64;
     affordable.min(policy.max_job_ms as f64).max(0.0)
 }
@@ -331,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_bound_is_several_times_the_estimate_within_the_jobs_time() {
-        let mut policy = Policy { memory_limit: 1_000_000_000, max_job_ms: HOUR, ..Policy::default() };
+        let mut policy = Policy { memory_limit: 3_000_000_000, max_job_ms: HOUR, ..Policy::default() };
         policy.cost.rewrite_bytes_per_hour = 3.6e9;
         // 10⁷ bytes take 10 s; four times that and a minute
         let expected = Bound { gb_hours: 190.0 / 3600.0, millis: 100_000, memory: 1_000_000_000 };
@@ -340,8 +348,15 @@ mod tests {
     }
 
     #[test]
+    fn jobs_side_by_side_hold_no_more_than_the_memory_limit_together() {
+        let policy = Policy { memory_limit: 1 << 30, ..Policy::default() };
+        let each = |concurrent_jobs| bound_for(&policy, &BudgetLimits { concurrent_jobs, ..LIMITS }, 1).memory;
+        assert_eq!([0, 1, 2, 3, 1024].map(each), [1 << 30, 1 << 30, 512 << 20, (1 << 30) / 3, 1 << 20]);
+    }
+
+    #[test]
     fn every_job_up_to_the_largest_fits_the_budget_and_has_twice_its_estimate() {
-        let mut policy = Policy { memory_limit: 4_000_000_000, max_job_ms: 10 * HOUR, max_job_bytes: u64::MAX, ..Policy::default() };
+        let mut policy = Policy { memory_limit: 12_000_000_000, max_job_ms: 10 * HOUR, max_job_bytes: u64::MAX, ..Policy::default() };
         policy.cost.rewrite_bytes_per_hour = 3.6e9;
         // 4 GB for at most one hour, 90 s of it to end, half of the rest needed
         let largest = largest_job(&policy, &LIMITS);

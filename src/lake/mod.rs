@@ -18,6 +18,7 @@ use crate::model::killpoint::KillPoint;
 use crate::model::outcome::{Outcome, Resolution};
 use crate::model::partition::PartitionKey;
 use crate::model::plan::{AttemptId, Path, Plan, ScopeFiles};
+use crate::model::requests::Requests;
 use crate::model::table::TableView;
 
 /// The result of a call into the lake.
@@ -49,6 +50,33 @@ pub trait Format: Send + Sync {
     /// [`Format::load`] where they can.
     async fn glance(&self, name: &TableName, reference: &str) -> Result<Option<Arc<dyn Table>>> {
         self.load(name, reference).await
+    }
+
+    /// As [`Format::glance`], unless the table still stands at the metadata location
+    /// `known`: then nothing of it is read, where the format can tell so.
+    async fn glance_since(&self, name: &TableName, reference: &str, _known: Option<&str>) -> Result<Glanced<Arc<dyn Table>>> {
+        Ok(self.glance(name, reference).await?.map_or(Glanced::Gone, Glanced::At))
+    }
+}
+
+/// What a look at a table found.
+pub enum Glanced<T> {
+    /// No table of the name.
+    Gone,
+    /// The table as it was known.
+    Same,
+    /// The table as it is.
+    At(T),
+}
+
+impl<T> Glanced<T> {
+    /// The same of something else.
+    pub fn map<U>(self, to: impl FnOnce(T) -> U) -> Glanced<U> {
+        match self {
+            Self::Gone => Glanced::Gone,
+            Self::Same => Glanced::Same,
+            Self::At(table) => Glanced::At(to(table)),
+        }
     }
 }
 
@@ -97,7 +125,9 @@ pub trait Table: Send + Sync {
 
     /// One attempt to replace the inputs by the outputs, on this state of the
     /// table as base. Validates first that every input is live and unchanged and
-    /// that the deletes that apply to the inputs are exactly the plan's.
+    /// that the deletes that apply to the inputs are exactly the plan's. Deletes that
+    /// came since may be made deletes of the outputs in the same commit, where the
+    /// format can do so with proof; `control` is told of how many rows.
     ///
     /// A crash before the catalog is asked leaves files that `control` was told
     /// of; a crash after it is resolved by [`Table::find_attempt`] on a fresh load.
@@ -113,6 +143,15 @@ pub trait Table: Send + Sync {
     /// attempt's commit depended on, as [`Control::will_commit`] was told.
     fn find_attempt(&self, attempt: &AttemptId, asserted: &str) -> Resolution;
 
+    /// As [`Table::find_attempt`], and where this state of the table leaves it open, by
+    /// what its earlier states still show.
+    ///
+    /// # Errors
+    /// When they cannot be read now: nothing is known.
+    async fn trace_attempt(&self, attempt: &AttemptId, asserted: &str) -> Result<Resolution> {
+        Ok(self.find_attempt(attempt, asserted))
+    }
+
     /// Shuts out every commit request that asserted this metadata location and was
     /// sent before: `true` when the table stands there and none of them can land
     /// any more, which proves that none has. `false` where there is no means.
@@ -121,6 +160,12 @@ pub trait Table: Send + Sync {
     /// When it is not known to be done: nothing is proven.
     async fn fence(&self, _asserted: &str) -> Result<bool> {
         Ok(false)
+    }
+
+    /// What this table asked of object stores since it was loaded, by whatever was done
+    /// with it.
+    fn requests(&self) -> Requests {
+        Requests::default()
     }
 
     /// Rolls the branch back from our replace snapshot, while it is the head, to
@@ -192,6 +237,9 @@ pub trait Control: Send + Sync {
 
     /// Rows and bytes read since the last call, for progress.
     fn progress(&self, rows: u64, bytes: u64);
+
+    /// The commit under way carries over so many deleted rows: see [`Table::commit`].
+    fn carries(&self, _rows: u64) {}
 
     /// A named place was passed.
     fn reached(&self, point: KillPoint);

@@ -42,6 +42,9 @@ kill_points! {
     Written = "written",
     /// The proof holds, nothing is committed.
     Verified = "verified",
+    /// Deletes that came since the plan are written anew as deletes of the outputs;
+    /// no manifest is. Passed only where there are some.
+    DeletesCarried = "deletes-carried",
     /// New manifests are written, the metadata file is not.
     ManifestsWritten = "manifests-written",
     /// The commit is journaled as begun, and the metadata file is written where that

@@ -13,6 +13,7 @@ pub mod partition;
 pub mod plan;
 pub mod policy;
 pub mod refusal;
+pub mod requests;
 pub mod table;
 pub mod traits;
 pub mod wire;

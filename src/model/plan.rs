@@ -1,6 +1,6 @@
 //! A decision made exact: files in, what applies to them, and its bounds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -76,6 +76,17 @@ pub enum Path {
     ReEncode,
 }
 
+impl Path {
+    /// As it is shown and journaled.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Splice => "splice",
+            Self::RePack => "re-pack",
+            Self::ReEncode => "re-encode",
+        }
+    }
+}
+
 /// What is to be rewritten. A plan outlives its attempts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
@@ -130,39 +141,103 @@ impl Plan {
     ///
     /// Appends to the partition do not make a plan stale.
     pub fn check(&self, now: &ScopeFiles) -> Result<(), Conflict> {
-        let mut gone = Vec::new();
-        let mut changed = Vec::new();
+        match self.late(now)? {
+            None => Ok(()),
+            Some(late) => Err(late.conflict()),
+        }
+    }
+
+    /// As [`Plan::check`], but position deletes newer than the planned snapshot are
+    /// no conflict: they are given. Some writers put the deletes of a file anew with
+    /// each that comes: planned position deletes of an input may be gone where newer
+    /// ones came.
+    pub fn late(&self, now: &ScopeFiles) -> Result<Option<Late>, Conflict> {
+        let (mut lost, mut changed) = (Vec::new(), Vec::new());
+        let (mut came, mut gone) = (Vec::with_capacity(self.inputs.len()), Vec::with_capacity(self.inputs.len()));
         for input in &self.inputs {
             let live = now.files.binary_search_by(|f| f.path.cmp(&input.path)).ok().and_then(|i| now.files.get(i));
-            match live {
-                Some(live) if live == input || self.only_newer_equality_deletes(input, live, now) => {}
-                Some(live) if (live.bytes, live.records, live.data_sequence) == (input.bytes, input.records, input.data_sequence) => {
+            match live.map(|live| (live, self.late_deletes(input, live, now))) {
+                Some((_, Some(deletes))) => {
+                    came.push(LiveFile { deletes: deletes.0, ..input.clone() });
+                    gone.push(LiveFile { deletes: deletes.1, ..input.clone() });
+                }
+                Some((live, None))
+                    if (live.bytes, live.records, live.data_sequence) == (input.bytes, input.records, input.data_sequence) =>
+                {
                     changed.push(input.path.to_string());
                 }
-                _ => gone.push(input.path.to_string()),
+                _ => lost.push(input.path.to_string()),
             }
         }
-        gone.truncate(CONFLICT_SAMPLE);
+        lost.truncate(CONFLICT_SAMPLE);
         changed.truncate(CONFLICT_SAMPLE);
-        if !gone.is_empty() {
-            return Err(Conflict::InputGone { files: gone });
+        if !lost.is_empty() {
+            return Err(Conflict::InputGone { files: lost });
         }
         if !changed.is_empty() {
             return Err(Conflict::DeletesChanged { files: changed });
         }
-        Ok(())
+        if came.iter().all(|input| input.deletes.is_empty()) {
+            return Ok(None);
+        }
+        let named = |inputs: &[LiveFile]| -> BTreeSet<FileKey> { inputs.iter().flat_map(|input| input.deletes.iter().cloned()).collect() };
+        let (of_came, of_gone) = (named(&came), named(&gone));
+        let came_deletes = now.deletes.values().filter(|d| of_came.contains(&d.key)).cloned().collect();
+        let gone_deletes = self.deletes.iter().filter(|d| of_gone.contains(&d.key)).cloned().collect();
+        Ok(Some(Late {
+            came: Plan { snapshot_id: now.snapshot_id, inputs: came, deletes: came_deletes, ..self.clone() },
+            gone: Plan { inputs: gone, deletes: gone_deletes, ..self.clone() },
+        }))
     }
 
-    /// Whether the file is as planned but for equality deletes that reach the
-    /// outputs too.
-    fn only_newer_equality_deletes(&self, input: &LiveFile, live: &LiveFile, now: &ScopeFiles) -> bool {
-        let reaches_outputs = |key: &FileKey| {
-            let newer = |d: &LiveDelete| d.content == Content::EqualityDeletes && d.data_sequence > self.sequence_number;
-            now.deletes.get(key).is_some_and(newer)
-        };
+    /// The position deletes that came and those that went, of a file that is else as
+    /// planned but for equality deletes that reach the outputs too; `None` when it is
+    /// not. Where some went, those that stayed count as come.
+    fn late_deletes(&self, input: &LiveFile, live: &LiveFile, now: &ScopeFiles) -> Option<(Vec<FileKey>, Vec<FileKey>)> {
+        if (LiveFile { deletes: input.deletes.clone(), ..live.clone() }) != *input {
+            return None;
+        }
         let (added, kept): (Vec<_>, Vec<_>) = live.deletes.iter().cloned().partition(|key| input.deletes.binary_search(key).is_err());
-        let as_planned = LiveFile { deletes: kept, ..live.clone() };
-        as_planned == *input && added.iter().all(reaches_outputs)
+        let mut came = Vec::new();
+        for key in added {
+            let delete = now.deletes.get(&key).filter(|d| d.data_sequence > self.sequence_number)?;
+            match delete.content {
+                Content::EqualityDeletes => {}
+                Content::PositionDeletes => came.push(key),
+                Content::Data | Content::DeletionVector => return None,
+            }
+        }
+        let gone: Vec<FileKey> = input.deletes.iter().filter(|key| live.deletes.binary_search(key).is_err()).cloned().collect();
+        if gone.is_empty() {
+            return Some((came, gone));
+        }
+        let by_position = |key: &FileKey| self.deletes.iter().any(|d| d.key == *key && d.content == Content::PositionDeletes);
+        if came.is_empty() || !gone.iter().all(by_position) {
+            return None;
+        }
+        came.extend(kept.into_iter().filter(by_position));
+        came.sort_unstable();
+        Some((came, gone))
+    }
+}
+
+/// Position deletes of a plan's inputs that came since it was made: nobody has applied
+/// them to the outputs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Late {
+    /// The plan's inputs, on the present snapshot, with the position deletes that came
+    /// and no others; of an input that lost some, with all that apply to it now.
+    pub came: Plan,
+    /// The plan's inputs with the position deletes that went. Who goes on must find
+    /// that `came` names every row that these name.
+    pub gone: Plan,
+}
+
+impl Late {
+    /// That these deletes apply to the inputs.
+    pub fn conflict(&self) -> Conflict {
+        let hit = self.came.inputs.iter().filter(|input| !input.deletes.is_empty());
+        Conflict::DeletesChanged { files: hit.map(|input| input.path.to_string()).take(CONFLICT_SAMPLE).collect() }
     }
 }
 
@@ -267,6 +342,45 @@ mod tests {
             let deletes = [delete("d5", Content::EqualityDeletes, 5), delete("d6", content, 6)];
             assert_eq!(plan().check(&now(vec![file("f", &["d5", "d6"])], &deletes)), changed());
         }
+    }
+
+    #[test]
+    fn newer_position_deletes_are_told_apart_by_input() {
+        let deletes = [delete("d5", Content::EqualityDeletes, 5), delete("d6", Content::EqualityDeletes, 6)];
+        let late = [delete("p6", Content::PositionDeletes, 6), delete("p7", Content::PositionDeletes, 7)];
+        let plan = Plan { inputs: vec![file("f", &["d5"]), file("g", &[]), file("h", &[])], ..plan() };
+        let files = vec![file("f", &["d5", "d6", "p6"]), file("g", &["p6", "p7"]), file("h", &["d6"])];
+
+        let found = plan.late(&now(files, &[deletes, late.clone()].concat())).unwrap().unwrap();
+
+        assert_eq!(found.came.inputs, vec![file("f", &["p6"]), file("g", &["p6", "p7"]), file("h", &[])]);
+        assert_eq!(found.came.deletes, late.map(|(_, d)| d));
+        assert_eq!((found.came.snapshot_id, found.came.sequence_number), (60, 5));
+        assert_eq!((found.gone.snapshot_id, found.gone.deletes.len()), (50, 0));
+        assert_eq!(found.conflict(), Conflict::DeletesChanged { files: vec!["f".into(), "g".into()] });
+    }
+
+    #[test]
+    fn position_deletes_that_went_where_newer_ones_came_are_told_with_those_that_stayed() {
+        let [p3, p4] = ["p3", "p4"].map(|name| delete(name, Content::PositionDeletes, 4));
+        let plan = Plan { inputs: vec![file("f", &["p3", "p4"])], deletes: vec![p3.1.clone(), p4.1.clone()], ..plan() };
+        let p6 = delete("p6", Content::PositionDeletes, 6);
+
+        let found = plan.late(&now(vec![file("f", &["p4", "p6"])], &[p4.clone(), p6.clone()])).unwrap().unwrap();
+
+        assert_eq!((found.came.inputs, found.came.deletes), (vec![file("f", &["p4", "p6"])], vec![p4.1.clone(), p6.1]));
+        assert_eq!((found.gone.inputs, found.gone.deletes), (vec![file("f", &["p3"])], vec![p3.1]));
+        // nothing came in the place of what went
+        assert_eq!(plan.late(&now(vec![file("f", &["p4"])], &[p4])).map(drop), changed());
+    }
+
+    #[test]
+    fn a_position_delete_of_an_old_number_or_beside_a_lost_one_is_a_conflict_all_the_same() {
+        let d5 = delete("d5", Content::EqualityDeletes, 5);
+        let [old, new] = [5, 6].map(|sequence| delete("p", Content::PositionDeletes, sequence));
+        assert_eq!(plan().late(&now(vec![file("f", &["d5", "p"])], &[d5.clone(), old])).map(drop), changed());
+        assert_eq!(plan().late(&now(vec![file("f", &["p"])], &[new])).map(drop), changed());
+        assert_eq!(plan().late(&now(vec![file("f", &["d5"])], &[d5])), Ok(None));
     }
 
     #[test]

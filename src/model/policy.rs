@@ -133,7 +133,7 @@ impl Default for Policy {
             cost: CostModel { executor_memory_gb: 1.0, rewrite_bytes_per_hour: 50.0 * 3600.0 * 1e6, startup_gbhr: 0.001 },
             max_job_bytes: 16 << 30,
             max_job_ms: 3_600_000,
-            memory_limit: 512 << 20,
+            memory_limit: 1 << 30,
             tier_files: 8,
         }
     }

@@ -52,9 +52,9 @@ refusals! {
     /// A branch other than `main`, or a tag.
     Branch = "branch": "leave it to `main`, the one branch that is handled",
     /// More delete rows apply than fit the memory limit.
-    TooManyDeletes = "too-many-deletes": "raise memory_limit, and compact before so many deletes gather",
+    TooManyDeletes = "too-many-deletes": "raise memory_limit, or lower concurrent_jobs, and compact before so many deletes gather",
     /// Values or columns too large for the memory limit.
-    TooLargeForMemory = "too-large-for-memory": "raise memory_limit",
+    TooLargeForMemory = "too-large-for-memory": "raise memory_limit, or lower concurrent_jobs, which share it",
     /// A metadata, manifest or data file cannot be read as the specification says.
     Damaged = "damaged": "restore the file, or roll the table back to a snapshot without it",
     /// The cloud that holds the table compacts it by itself.

@@ -1,11 +1,13 @@
 //! What the loop answers to the services.
 
+use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio::sync::broadcast;
 
+use crate::act::journal::Ended;
 use crate::lake;
 use crate::model::event::{Door, Event, Heard};
 use crate::model::ident::{MAIN, TableName};
@@ -14,13 +16,16 @@ use crate::model::refusal::Refused;
 use crate::observe::{Entrance, ledger};
 use crate::orient::{TableState, traits};
 use crate::serve::backend::{
-    Answer, Backend, Candidate, Error, Explained, Health, Page as Asked, PartitionRow, Partitions, TableLayout, label, names,
+    Answer, Backend, Candidate, Error, Explained, Health, LastJob, Page as Asked, PartitionRow, Partitions, TableLayout, label, names,
 };
 use crate::telemetry;
 
 use super::book::{Page, Scope, Trouble, Waiting};
 use super::{Looked, Loop};
 
+/// Ended jobs of a table, the newest, among which the last of each partition is looked
+/// for: the journal keeps them behind their plans, which may be large.
+const LAST_JOBS: u32 = 500;
 /// Earlier decisions told of a partition that is asked for by name.
 const EARLIER: usize = 4;
 /// Partitions explained between two moments in which others may go on.
@@ -117,6 +122,7 @@ impl Backend for Loop {
                 found.extend(book.decisions(&scope, &state, self.now(), earlier));
             }
         }
+        self.tell_last_jobs(&mut found).await;
         let refused = self.with_known(name, MAIN, |page, _| page.refusals().into_iter().next())?;
         match (filter, refused) {
             (_, Some(refused)) if found.is_empty() => Err(refused.into()),
@@ -185,6 +191,32 @@ impl Loop {
             Ok(_) => Err(Error::NotFound(format!("{name} is gone from its catalog"))),
             Err(lake::Error::Refused(refused)) => Err(refused.into()),
             Err(error) => Err(Error::Unavailable(format!("{name} could not be looked at again: {error}"))),
+        }
+    }
+
+    /// Adds to decisions on partitions of one table what became of the last rewrite of
+    /// each. A journal that does not answer leaves them without.
+    async fn tell_last_jobs(&self, found: &mut [Explained]) {
+        let Some(table) = found.first().map(|explained| explained.decision.table) else { return };
+        let ended = match self.parts.act.journal().ended(&table, LAST_JOBS).await {
+            Ok(ended) => ended,
+            Err(error) => {
+                tracing::warn!(%table, %error, "the last jobs cannot be told");
+                return;
+            }
+        };
+        let mut newest: HashMap<&str, &Ended> = HashMap::new();
+        for job in &ended {
+            newest.entry(&job.numbers.partition).or_insert(job);
+        }
+        for explained in found {
+            explained.last_job = newest.get(explained.label.as_str()).map(|job| LastJob {
+                job: job.id.0.clone(),
+                state: job.state.code().to_owned(),
+                path: job.numbers.path,
+                path_reason: job.numbers.path_reason.clone(),
+                ended_ms: job.changed_ms,
+            });
         }
     }
 

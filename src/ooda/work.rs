@@ -185,7 +185,11 @@ impl Loop {
                 self.look_again(begun);
             }
             JobVerdict::Dropped { .. } => {
-                self.with_page(begun, |page| page.hold(scope, FREE_CONFLICTS, now_ms));
+                self.with_page(begun, |page| {
+                    page.hold(scope, FREE_CONFLICTS, now_ms);
+                    // what `why` tells until the next round
+                    page.set_place(scope, 0.0, result.verdict.note());
+                });
                 self.look_again(begun);
             }
             JobVerdict::Busy | JobVerdict::Paused | JobVerdict::Unresolved { .. } => {
@@ -338,6 +342,9 @@ fn tell(result: &JobResult) {
     telemetry::job_ended(end, result.seconds());
     telemetry::budget_spent(numbers.gb_hours);
     telemetry::bytes_read(numbers.bytes_read);
+    telemetry::store_requests("job", &numbers.requests);
+    telemetry::deletes_carried(numbers.deletes_carried);
+    telemetry::wasted(numbers.wasted_bytes);
     if let (JobVerdict::Committed, Some(path)) = (&result.verdict, numbers.path) {
         telemetry::rewritten(path, numbers.bytes_in, numbers.bytes_out, numbers.files_in, numbers.files_out);
     }

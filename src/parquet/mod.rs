@@ -2,6 +2,7 @@
 //! and pages: chunks of one column joined without decoding their values.
 //! Knows nothing of tables.
 
+pub mod anew;
 pub mod body;
 pub mod chunk;
 pub mod codec;
@@ -22,3 +23,4 @@ pub mod statistics;
 pub mod tap;
 pub mod thrift;
 pub mod trust;
+pub mod window;

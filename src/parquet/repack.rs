@@ -7,6 +7,7 @@
 //! nor ids.
 
 use parquet::basic::{Compression, Encoding};
+use parquet::bloom_filter::Sbbf;
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::page_index::offset_index::OffsetIndexMetaData;
@@ -52,6 +53,8 @@ pub struct Joined {
     pub column_index: Option<ColumnIndexMetaData>,
     /// Its offset index.
     pub offset_index: OffsetIndexMetaData,
+    /// Its bloom filter: joined pages have none.
+    pub bloom_filter: Option<Sbbf>,
 }
 
 /// Bytes that a merged dictionary may always take.
@@ -327,7 +330,8 @@ impl Joining {
             _ => None,
         };
         let column_index = index::concat(column, &pages, order);
-        Ok(Joined { bytes, meta: builder.build().map_err(Fault::unfit)?, rows: self.rows, column_index, offset_index })
+        let meta = builder.build().map_err(Fault::unfit)?;
+        Ok(Joined { bytes, meta, rows: self.rows, column_index, offset_index, bloom_filter: None })
     }
 
     /// What the footer would say of a source's rows that stay.
@@ -385,4 +389,4 @@ fn spread(merged: Merged, sources: &[Source<'_>]) -> Merged {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::parquet) mod tests;

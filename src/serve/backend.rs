@@ -13,6 +13,7 @@ use crate::model::decision::Decision;
 use crate::model::event::{Event, Heard};
 use crate::model::ident::TableName;
 use crate::model::partition::{PartitionKey, Value};
+use crate::model::plan::Path;
 use crate::model::refusal::Refused;
 use crate::model::table::SpecInfo;
 use crate::model::traits::Traits;
@@ -202,6 +203,25 @@ pub struct Explained {
     pub score: f64,
     /// What stands in a candidate's way, such as the budget; empty when nothing does.
     pub waits_for: String,
+    /// The partition's last rewrite that ended, if it is among the last of its table
+    /// that the journal keeps; of decisions that are asked for, not of those that are
+    /// watched.
+    pub last_job: Option<LastJob>,
+}
+
+/// What became of a partition's last rewrite, and how it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastJob {
+    /// Its id.
+    pub job: String,
+    /// Its final state, as the journal calls it.
+    pub state: String,
+    /// How its outputs were made; `None` when none were.
+    pub path: Option<Path>,
+    /// Why so.
+    pub path_reason: String,
+    /// When it ended, in milliseconds since the epoch.
+    pub ended_ms: i64,
 }
 
 /// How the process is doing.

@@ -1,9 +1,10 @@
 //! From our words to the protocol's.
 
-use super::backend::{Candidate, Explained, PartitionRow, TableLayout};
+use super::backend::{Candidate, Explained, LastJob, PartitionRow, TableLayout};
 use crate::model::decision::{Check, CheckKind, Reason, Verdict};
 use crate::model::layout::Tier;
 use crate::model::partition::{PartitionKey, Value};
+use crate::model::plan::Path;
 use crate::model::refusal::Refused;
 use crate::model::traits::Traits;
 use crate::observe::ledger;
@@ -78,6 +79,17 @@ pub fn decision(made: &Explained) -> v1::Decision {
         score: made.score,
         waits_for: made.waits_for.clone(),
         decided_at_ms: made.decided_ms,
+        last_job: made.last_job.as_ref().map(last_job),
+    }
+}
+
+fn last_job(last: &LastJob) -> v1::LastJob {
+    v1::LastJob {
+        job: last.job.clone(),
+        state: last.state.clone(),
+        path: last.path.map_or("", Path::name).to_owned(),
+        path_reason: last.path_reason.clone(),
+        ended_at_ms: last.ended_ms,
     }
 }
 

@@ -19,6 +19,7 @@ use crate::model::decision::{Reason, Verdict};
 use crate::model::event::{Door, Heard};
 use crate::model::outcome::{Conflict, Outcome};
 use crate::model::plan::Path;
+use crate::model::requests::Requests;
 
 /// Buckets of durations, in seconds.
 const SECONDS: [f64; 14] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0];
@@ -317,20 +318,33 @@ pub fn jobs_running(count: usize) {
 
 /// What a rewrite did.
 pub fn rewritten(path: Path, bytes_in: u64, bytes_out: u64, files_in: u64, files_out: u64) {
-    let path = match path {
-        Path::Splice => "splice",
-        Path::RePack => "re-pack",
-        Path::ReEncode => "re-encode",
-    };
+    let path = path.name();
     counter!(REWRITTEN_BYTES, "path" => path).increment(bytes_in);
     counter!(WRITTEN_BYTES, "path" => path).increment(bytes_out);
     counter!(REPLACED_FILES).increment(files_in);
     counter!(WRITTEN_FILES).increment(files_out);
 }
 
+/// A job landed and carried over the deletes of so many rows.
+pub fn deletes_carried(rows: u64) {
+    counter!(DELETES_CARRIED).increment(rows);
+}
+
+/// A job did not land, and made or read so many bytes for nothing.
+pub fn wasted(bytes: u64) {
+    counter!(WASTED_BYTES).increment(bytes);
+}
+
 /// Bytes were read from the store for a rewrite and its proof.
 pub fn bytes_read(bytes: u64) {
     counter!(READ_BYTES).increment(bytes);
+}
+
+/// What object stores were asked by a `job` or a `look`.
+pub fn store_requests(by: &'static str, requests: &Requests) {
+    for (kind, count) in requests.kinds().into_iter().filter(|(_, count)| *count > 0) {
+        counter!(STORE_REQUESTS, "kind" => kind, "by" => by).increment(count);
+    }
 }
 
 /// Bytes of files that we replaced and that old snapshots keep alive.

@@ -78,6 +78,18 @@ fn a_refusal_is_counted_under_its_code() {
 }
 
 #[test]
+fn requests_to_object_stores_are_counted_by_kind_and_by_who_made_them() {
+    let text = rendered(|| {
+        store_requests("job", &Requests { get: 3, put: 2, ..Requests::default() });
+        store_requests("look", &Requests { get: 1, ..Requests::default() });
+    });
+    assert!(text.contains("afterwrite_store_requests_total{kind=\"get\",by=\"job\"} 3"), "{text}");
+    assert!(text.contains("afterwrite_store_requests_total{kind=\"put\",by=\"job\"} 2"), "{text}");
+    assert!(text.contains("afterwrite_store_requests_total{kind=\"get\",by=\"look\"} 1"), "{text}");
+    assert!(!text.contains("kind=\"head\""), "{text}");
+}
+
+#[test]
 fn fractions_of_a_gb_hour_are_not_lost() {
     let text = rendered(|| {
         budget_spent(0.25);

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use afterwrite::lake::Error;
 use afterwrite::lake::iceberg::catalog::sql::{Options, SqlCatalog};
 use afterwrite::lake::iceberg::catalog::{Answer, Catalog};
+use afterwrite::lake::{Error, Glanced};
 use sqlx::{Connection, SqliteConnection};
 
 use super::{Recorder, chance, metadata, name, promises, same_table, set};
@@ -118,4 +118,17 @@ async fn a_dropped_table_is_not_brought_back() {
     sql(dir.path(), "DELETE FROM iceberg_tables").await;
     assert_eq!(catalog.commit(&base, same_table(&base), set("k", "v"), &Recorder::default()).await.unwrap(), Answer::Moved);
     assert!(catalog.load(&base.name).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_look_at_a_table_that_stands_still_reads_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = open(dir.path(), true).await.unwrap();
+    let created = catalog.create(&name("lake"), metadata(&format!("file:{}/t", dir.path().display()), &[])).await.unwrap();
+    let at = created.metadata_location.as_str();
+    assert!(matches!(catalog.glance_since(&created.name, "main", None).await.unwrap(), Glanced::At(_)));
+    assert!(matches!(catalog.glance_since(&created.name, "main", Some("elsewhere")).await.unwrap(), Glanced::At(_)));
+    std::fs::remove_file(at.trim_start_matches("file:")).unwrap();
+    assert!(matches!(catalog.glance_since(&created.name, "main", Some(at)).await.unwrap(), Glanced::Same));
+    assert!(catalog.glance_since(&created.name, "main", None).await.is_err());
 }

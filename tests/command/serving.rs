@@ -124,6 +124,7 @@ async fn a_report_leads_to_a_rewrite_that_why_and_watch_explain() {
         "gain",
         "gb_hours",
         "judged_at_ms",
+        "last_job",
         "partition",
         "reason",
         "score",

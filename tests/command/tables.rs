@@ -86,6 +86,7 @@ async fn compact_tells_each_partition_and_the_journal_keeps_it() {
         "bytes_out",
         "commit_s",
         "decision",
+        "deletes_carried",
         "detail",
         "files_in",
         "files_out",
@@ -96,6 +97,7 @@ async fn compact_tells_each_partition_and_the_journal_keeps_it() {
         "peak_memory",
         "proof_s",
         "refusal",
+        "requests",
         "result",
         "rewrite_s",
         "rows",
@@ -104,6 +106,7 @@ async fn compact_tells_each_partition_and_the_journal_keeps_it() {
         "snapshot_id",
         "spec_id",
         "table",
+        "wasted_bytes",
     ];
     let lines = ended.lines();
     assert_eq!(lines.iter().map(keys).collect::<Vec<_>>(), vec![expected.to_vec(); 2]);
@@ -116,8 +119,24 @@ async fn compact_tells_each_partition_and_the_journal_keeps_it() {
     assert_eq!(table.rows().await, ["2|b|7", "3|c|7", "4|d|7", "5|e|8"]);
 
     let jobs = place.run(&["jobs", "--json"]).await.expect(0).lines();
-    let expected =
-        ["attempt", "bytes", "changed_ms", "created_ms", "error", "files", "job", "partition", "reason", "snapshot_id", "state", "table"];
+    let expected = [
+        "attempt",
+        "bytes",
+        "changed_ms",
+        "created_ms",
+        "deletes_carried",
+        "error",
+        "files",
+        "job",
+        "partition",
+        "path",
+        "path_reason",
+        "reason",
+        "snapshot_id",
+        "state",
+        "table",
+        "wasted_bytes",
+    ];
     assert_eq!(jobs.iter().map(keys).collect::<Vec<_>>(), [expected]);
     assert_eq!((&jobs[0]["state"], &jobs[0]["reason"], &jobs[0]["snapshot_id"]), (&json!("committed"), &json!("request"), &json!(head)));
     assert_eq!((&jobs[0]["table"], &jobs[0]["error"], &jobs[0]["files"]), (&json!(NAME), &json!(""), &json!(3)));

@@ -1,11 +1,14 @@
 //! Every kill point of an attempt, passed by the real binary.
 
+use std::time::Duration;
+
 use afterwrite::act::{JobState, Journal, Query};
 use afterwrite::model::killpoint::KillPoint;
 use sqlx::{Connection, SqliteConnection};
 
+use super::signals::EAGER;
 use super::world::{NAME, World};
-use crate::fixture::process::{Ended, over_rest};
+use crate::fixture::process::{Ended, finish, over_rest};
 
 /// Whether a process ended as by `kill -9`, with nothing said.
 pub fn killed(ended: &Ended) -> bool {
@@ -23,10 +26,12 @@ async fn always_moved(world: &World, on: bool) {
     catalog.close().await.unwrap();
 }
 
-/// The points that a commit can be made to pass. A REST catalog's conflict that the
+/// The points that a commit can be made to pass by itself: deletes are carried over
+/// only where a writer comes in between (see `carried`). A REST catalog's conflict that the
 /// table does not show is unknown, and nothing is cleaned up after it.
 pub fn points() -> impl Iterator<Item = KillPoint> {
-    KillPoint::ALL.iter().copied().filter(|point| over_rest().is_none() || *point != KillPoint::CleanupBegun)
+    let alone = KillPoint::ALL.iter().copied().filter(|point| *point != KillPoint::DeletesCarried);
+    alone.filter(|point| over_rest().is_none() || *point != KillPoint::CleanupBegun)
 }
 
 /// Ends a `compact` at a point. Clean-up begins only after a conflict.
@@ -59,6 +64,7 @@ async fn a_compaction_killed_at_any_point_is_closed_by_the_next() {
             KillPoint::CatalogAnswered | KillPoint::OutcomeJournaled => "left",
             KillPoint::Requested | KillPoint::Inflight | KillPoint::OutputNamed | KillPoint::OutputBegun => "committed",
             KillPoint::Written | KillPoint::Verified | KillPoint::ManifestsWritten | KillPoint::MetadataWritten => "committed",
+            KillPoint::DeletesCarried => "committed",
             KillPoint::CleanupBegun => "committed",
         };
         let mut expected = [first, "committed"];
@@ -136,6 +142,37 @@ async fn serve_closes_at_its_start_what_a_dead_process_left() {
         world.place.assert_settled().await;
         world.place.assert_accounted(&world.table, &world.before).await;
         assert_eq!(world.table.rows().await, world.rows);
+    }
+}
+
+#[tokio::test]
+async fn serve_killed_at_any_point_of_its_own_work_is_closed_by_its_next_start() {
+    for point in points() {
+        let world = World::new().await;
+        always_moved(&world, point == KillPoint::CleanupBegun).await;
+        world.place.configure(EAGER);
+        let mut serve = world.place.command(&["serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+        serve.env("AFTERWRITE_KILL_AT", point.code());
+        let ended = tokio::time::timeout(Duration::from_secs(120), finish(serve)).await;
+        let ended = ended.unwrap_or_else(|_| panic!("{point} was not passed"));
+        assert!(killed(&ended), "{point}: {ended:?}");
+        always_moved(&world, false).await;
+        assert_eq!(world.table.rows().await, world.rows, "{point}");
+        assert!(!world.jobs().await[0].state.is_final(), "{point}");
+
+        // the next one only closes what there is
+        world.place.configure("");
+        let serving = world.place.serve().await;
+        let journal = world.place.journal().await;
+        assert_eq!(journal.jobs(Query::Unfinished).await.unwrap(), [], "{point}");
+        assert_eq!(journal.litter().await.unwrap(), [], "{point}");
+        journal.close().await;
+        assert_eq!(serving.terminate().await, Some(0), "{point}");
+        world.place.assert_settled().await;
+        world.place.assert_accounted(&world.table, &world.before).await;
+        assert_eq!(world.table.rows().await, world.rows, "{point}");
+        let landed = if has_landed(point) { JobState::Committed } else { JobState::Failed };
+        assert!(world.jobs().await.iter().any(|job| job.state == landed), "{point}");
     }
 }
 

@@ -68,10 +68,11 @@ impl World {
         Self::of(place, table).await
     }
 
-    /// Small files of a table that wants bloom filters, one with deleted rows.
+    /// Small files of a table that wants bloom filters of all columns, one with deleted rows.
     pub async fn to_encode() -> Self {
         let place = Place::new(ONE_AT_A_TIME);
-        let table = Table::plain().property("write.parquet.bloom-filter-enabled.column.id", "true").past().in_sqlite(place.path());
+        let filtered = |column: &str| format!("write.parquet.bloom-filter-enabled.column.{column}");
+        let table = Table::plain().property(&filtered("id"), "true").property(&filtered("v"), "true").past().in_sqlite(place.path());
         let table = table.create().await;
         let mut files = vec![];
         for n in 0..4 {

@@ -223,6 +223,17 @@ async fn h114_a_bloom_filter_that_denies_a_value_is_caught() {
     let rewrite = Rewrite { path: Path::RePack, read: None, ..re_encoded_with_filters(&mut lake, &batches) };
     let why = failure(&lake, rewrite).await;
     assert!(why.ends_with("a bloom filter, which joined pages do not have"), "{why}");
+    // but where the table wants them for columns, and then they hold every value
+    for column in ["id", "v"] {
+        lake.properties.insert(format!("write.parquet.bloom-filter-enabled.column.{column}"), "true".into());
+    }
+    let wanted = |lake: &mut Lake| Rewrite { path: Path::RePack, read: None, ..re_encoded_with_filters(lake, &batches) };
+    let rewrite = wanted(&mut lake);
+    assert_eq!(prove(&lake, rewrite).await.unwrap().rows, 300);
+    let rewrite = wanted(&mut lake);
+    deny(rewrite.outputs[0].file_path(), 2, 1);
+    let why = failure(&lake, rewrite).await;
+    assert!(why.ends_with("its bloom filter denies a value that is there"), "{why}");
     assert!(Sbbf::read_from_column_chunk(&chunk(lake.data[0].file.file_path(), 0, 0), &Bytes::new()).unwrap().is_none());
 }
 
@@ -319,8 +330,8 @@ async fn flipped(lake: &Lake, written: &Written) -> (usize, usize) {
 
 #[tokio::test]
 async fn h114_a_bit_flipped_anywhere_in_an_output_is_seen_or_changes_no_row() {
-    // re-packed with and without deletes, and encoded anew
-    for (deletes, filtered) in [(false, false), (true, false), (true, true)] {
+    // re-packed with and without deletes, with a column encoded anew, and encoded anew as a whole
+    for (deletes, filtered) in [(false, &[][..]), (true, &[]), (true, &["v"]), (true, &["v", "id"])] {
         let mut lake = Lake::id_v();
         for from in [0, 30] {
             let rows: Vec<Vec<Value>> = (from..from + 30)
@@ -331,13 +342,13 @@ async fn h114_a_bit_flipped_anywhere_in_an_output_is_seen_or_changes_no_row() {
         if deletes {
             lake.delete_ids(2, &[Some(3), Some(40)]);
         }
-        if filtered {
-            lake.properties.insert("write.parquet.bloom-filter-enabled.column.v".into(), "true".into());
+        for column in filtered {
+            lake.properties.insert(format!("write.parquet.bloom-filter-enabled.column.{column}"), "true".into());
             lake.properties.insert("write.parquet.bloom-filter-max-bytes".into(), "64".into());
         }
         let (table, plan) = (lake.table().await, lake.plan());
         let written = rewrite::run(&table, &plan, &AttemptId("a1.0".into()), &Watch::default()).await.unwrap();
-        assert_eq!(written.path, if filtered { Path::ReEncode } else { Path::RePack });
+        assert_eq!(written.path, if filtered.len() == 2 { Path::ReEncode } else { Path::RePack });
         assert!(verify::run(&table, &plan, &written).await.is_ok());
         let (seen, harmless) = flipped(&lake, &written).await;
         println!("{:?}: {seen} seen, {harmless} harmless", written.path);

@@ -56,7 +56,7 @@ async fn h15_every_file_written_was_announced_before_the_swap() {
 
     let table = t.load().await;
     let told = watch.written.lock().unwrap().clone();
-    assert_eq!(told.len(), 4, "two manifests, the list, the metadata: {told:?}");
+    assert_eq!(told.len(), 3, "a manifest, the list, the metadata: {told:?}");
     assert!(told.contains(&table.view.metadata_location));
     assert_eq!(watch.asserted.lock().unwrap().as_slice(), std::slice::from_ref(&base.view.metadata_location));
     assert_eq!(*watch.points.lock().unwrap(), [KillPoint::ManifestsWritten, KillPoint::MetadataWritten, KillPoint::CatalogAnswered]);

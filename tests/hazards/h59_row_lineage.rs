@@ -6,7 +6,8 @@ use afterwrite::model::outcome::{Conflict, Outcome};
 use afterwrite::model::plan::{AttemptId, Path, Plan};
 
 use crate::fixture::lineage::Traced;
-use crate::fixture::{File, Table, Watch, row};
+use crate::fixture::{File, Spec, Table, Watch, row};
+use iceberg::spec::{NestedField, PrimitiveType, Type};
 
 /// A plan for a whole partition, with room for every way.
 async fn planned(t: &Table, like: &File) -> Plan {
@@ -15,6 +16,15 @@ async fn planned(t: &Table, like: &File) -> Plan {
     plan.target_file_size = 512 << 20;
     plan
 }
+
+/// A table whose files are joined by pages, and some of their columns encoded anew.
+fn filtered(columns: &[&str]) -> Spec {
+    let wants = |t: Spec, column: &&str| t.property(&format!("write.parquet.bloom-filter-enabled.column.{column}"), "true");
+    columns.iter().fold(Table::partitioned_by_p().v3(), wants)
+}
+
+/// The ways of few rows, with the columns that want bloom filters: none, some, all.
+const WAYS: [(Path, &[&str]); 3] = [(Path::RePack, &[]), (Path::RePack, &["id"]), (Path::ReEncode, &["id", "v", "p"])];
 
 /// The product's rewrite of a partition, proven.
 async fn rewritten(t: &Table, plan: &Plan) -> Written {
@@ -49,8 +59,8 @@ fn traced(text: &str, id: i64, updated: i64) -> Traced {
 
 #[tokio::test]
 async fn h59_ids_and_sequence_numbers_stay_on_every_way() {
-    for (path, property) in [(Path::RePack, "x"), (Path::ReEncode, "write.parquet.bloom-filter-enabled.column.id")] {
-        let t = Table::partitioned_by_p().v3().property(property, "true").create().await;
+    for (path, blooms) in WAYS {
+        let t = filtered(blooms).create().await;
         let first = t.append([row(1, "a", 7), row(2, "b", 7), row(3, "c", 7)]).await;
         let second = t.append([row(4, "d", 7), row(5, "e", 7)]).await;
         let other = t.append([row(9, "z", 8)]).await;
@@ -72,6 +82,31 @@ async fn h59_ids_and_sequence_numbers_stay_on_every_way() {
         assert_eq!(compacted(&t, &other).await, path);
         assert_eq!(t.lineage().await, lineage, "{path:?}");
     }
+}
+
+#[tokio::test]
+async fn h59_ids_stay_where_a_file_cannot_be_joined_with_the_others() {
+    let t = Table::partitioned_by_p().v3().create().await;
+    let first = t.append([row(1, "a", 7), row(2, "b", 7), row(3, "c", 7)]).await;
+    compacted(&t, &first).await;
+    let second = t.append([row(4, "d", 7), row(5, "e", 7)]).await;
+    t.evolve_schema(|fields| fields.push(NestedField::optional(9, "w", Type::Primitive(PrimitiveType::Long)))).await;
+    let third = t.append([row(6, "f", 7), row(7, "g", 7), row(8, "h", 7)]).await;
+    t.append([row(9, "i", 7), row(10, "j", 7)]).await;
+    t.delete_by_vectors(&[(&second, &[0]), (&third, &[1])]).await;
+    let lineage = t.lineage().await;
+    let plan = planned(&t, &first).await;
+    let written = rewritten(&t, &plan).await;
+    assert_eq!((written.path, written.rows_deleted), (Path::ReEncode, 2), "{}", written.path_reason);
+    assert!(written.path_reason.contains("the file has 3 fields, the table 4"), "{}", written.path_reason);
+    assert!(matches!(t.commit(&plan, &written, "a1").await, Outcome::Landed { .. }));
+    assert_eq!(t.lineage().await, lineage);
+    ids_hold(&t, &lineage).await;
+    // all are spelled alike now
+    t.append([row(11, "k", 7)]).await;
+    let lineage = t.lineage().await;
+    assert_eq!(compacted(&t, &first).await, Path::RePack);
+    assert_eq!(t.lineage().await, lineage);
 }
 
 #[tokio::test]
@@ -147,14 +182,14 @@ async fn h59_outputs_without_lineage_do_not_come_into_a_table_that_was_upgraded_
 
 #[tokio::test]
 async fn h59_the_proof_finds_ids_and_sequence_numbers_that_are_others() {
-    for path in [Path::RePack, Path::ReEncode] {
-        let property = if path == Path::ReEncode { "write.parquet.bloom-filter-enabled.column.id" } else { "x" };
-        let t = Table::partitioned_by_p().v3().property(property, "true").create().await;
+    for (path, blooms) in WAYS {
+        let t = filtered(blooms).create().await;
         let first = t.append([row(1, "a", 7), row(2, "b", 7)]).await;
         t.append([row(3, "c", 7)]).await;
         let plan = planned(&t, &first).await;
         let written = rewritten(&t, &plan).await;
         assert_eq!(written.path, path);
+        assert_eq!(written.path_reason.contains("; 1 columns are encoded anew"), blooms.len() == 1, "{}", written.path_reason);
         let (mut ids, mut updated) = (plan.clone(), plan.clone());
         ids.inputs[1].first_row_id = Some(17);
         updated.inputs[1].data_sequence += 1;

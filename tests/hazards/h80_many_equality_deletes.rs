@@ -22,7 +22,7 @@ const MIB: u64 = 1 << 20;
 const PIECE: i64 = 50_000;
 
 fn place(limit_mib: u64) -> Place {
-    Place::new(&format!("[defaults]\nmemory_limit = \"{limit_mib}MiB\"\n"))
+    Place::new(&format!("[defaults]\nmemory_limit = \"{limit_mib}MiB\"\n[budget]\nconcurrent_jobs = 1\n"))
 }
 
 /// How a compaction ended, and the most memory that its process had.

@@ -23,7 +23,7 @@ async fn compact(place: &Place) -> Value {
 }
 
 fn place(limit_mib: u64) -> Place {
-    Place::new(&format!("[defaults]\nmemory_limit = \"{limit_mib}MiB\"\n"))
+    Place::new(&format!("[defaults]\nmemory_limit = \"{limit_mib}MiB\"\n[budget]\nconcurrent_jobs = 1\n"))
 }
 
 /// Bytes that the process takes before it has anything to do.

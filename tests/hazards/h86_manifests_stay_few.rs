@@ -50,5 +50,21 @@ async fn h86_a_table_whose_rows_are_all_deleted_is_emptied() {
     assert_eq!((scope.files.len(), scope.deletes.len()), (0, 0));
     let f2 = t.append([row(2, "b", 0)]).await;
     t.compact(&f2, "a2").await;
-    assert_eq!((t.rows().await, manifests(&t).await), (vec!["2|b".to_owned()], 2));
+    assert_eq!((t.rows().await, manifests(&t).await), (vec!["2|b".to_owned()], 1));
+}
+
+#[tokio::test]
+async fn h86_manifests_that_a_commit_writes_anew_become_one() {
+    let t = Table::partitioned_by_p().create().await;
+    let mut files = Vec::new();
+    for n in 0..5 {
+        files.push(t.append([row(n, "a", 1)]).await);
+        t.append([row(n + 10, "b", 2)]).await;
+        t.change().append([row(n + 20, "c", 1)]).append([row(n + 30, "d", 2)]).commit().await;
+    }
+    let before = (t.rows().await, manifests(&t).await);
+    assert_eq!(before.1, 15);
+    t.compact(&files[0], "a1").await;
+    // ten were changed: of five nothing was left, of five a file of the other partition
+    assert_eq!((t.rows().await, manifests(&t).await), (before.0, 5 + 1));
 }

@@ -1,12 +1,14 @@
 //! One file a hazard, named after it.
 
 mod h01_delete_during_rewrite;
+mod h01_deletes_carried_over;
 mod h01_equality_deletes_in_flight;
 mod h01_random_histories;
 mod h02_starting_sequence_number;
 mod h03_files_of_a_job;
 mod h03_unknown_outcome;
 mod h04_refused_replay;
+mod h04_traced_back;
 mod h06_crash_after_commit;
 mod h100_refused_by_name;
 mod h100_shared_puffin;

@@ -111,7 +111,8 @@ def test_a_table_that_wants_bloom_filters_gets_them(lab):
     wants = ", ".join(f"'write.parquet.bloom-filter-enabled.column.{name}'='true'" for name in ("id", "many"))
     lab.spark.sql(f"CREATE TABLE lake.db.blooms ({TYPES}) USING iceberg TBLPROPERTIES ('format-version'='2', {wants})")
     write(lab, "blooms", 3, FLAT, rows=500)
-    repacked(lab, "blooms", path="re-encode", landed=1)
+    results = repacked(lab, "blooms", landed=1)
+    assert "2 columns are encoded anew: the table wants bloom filters" in results[0]["path_reason"]
     prune.check(lab, "db.blooms")
 
 

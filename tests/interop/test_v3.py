@@ -9,8 +9,9 @@ MERGE_ON_READ = "'write.delete.mode'='merge-on-read','write.update.mode'='merge-
 V3 = f"'format-version'='3', {MERGE_ON_READ}"
 COLUMNS = "id BIGINT, v STRING, d DOUBLE, p BIGINT"
 ROWS = "SELECT id, concat('v', id % 97) AS v, id / 3.0D AS d, id % 2 AS p FROM range({}, {}, 1, 1)"
-# Which way is taken, and what makes it so: pages joined of small row groups, or row groups copied that are large already.
-WAYS = {"re-pack": (6, 500, ""), "splice": (4, 125_000, ""), "re-encode": (6, 500, ", 'write.parquet.bloom-filter-enabled.column.id'='true'")}
+# Which way is taken, and what makes it so: pages joined of small row groups, or row groups copied that are large already, or bloom filters of all.
+BLOOM = ", 'write.parquet.bloom-filter-enabled.column.{}'='true'"
+WAYS = {"re-pack": (6, 500, ""), "splice": (4, 125_000, ""), "re-encode": (6, 500, "".join(BLOOM.format(column) for column in ("id", "v", "d", "p")))}
 
 
 def create(lab, table, properties=V3, partitioned=""):
@@ -81,6 +82,15 @@ def test_lineage_is_kept_on_every_way(lab, path):
     compact(lab, table)
     assert vectors(lab, table) == [], "vectors go with the data they covered"
     assert len(lab.spark.files(table)) < commits
+
+
+def test_lineage_is_kept_beside_columns_that_are_encoded_anew(lab):
+    table = create(lab, "anew", V3 + BLOOM.format("id"))
+    insert(lab, table, 6, 500)
+    lab.spark.sql(f"DELETE FROM lake.{table} WHERE id % 13 = 4")
+    [done] = compact(lab, table, path="re-pack")
+    assert "; 1 columns are encoded anew" in done["path_reason"], done
+    assert vectors(lab, table) == []
 
 
 @pytest.mark.parametrize("path", ["re-pack", "re-encode"])

@@ -101,7 +101,7 @@ pub async fn prove(lake: &Lake, rewrite: Rewrite) -> Result<Proof> {
         rows_in: rewrite.rows_in,
         rows_deleted: rewrite.rows_deleted,
         bytes_read: 0,
-        detail: Arc::new(Detail { data_files: rewrite.outputs, read: rewrite.read, columns: Columns::default() }),
+        detail: Arc::new(Detail { data_files: rewrite.outputs, read: rewrite.read, columns: Columns::default(), deleted: None }),
     };
     verify::run(&lake.table().await, &lake.plan(), &written).await
 }

@@ -121,7 +121,7 @@ async fn small_row_groups_are_repacked_and_proven() {
     let plan = lake.plan();
     let written = rewrite(&lake, &plan).await;
     assert_eq!((written.path, written.outputs.len(), written.rows_in), (Path::RePack, 1, 20_000));
-    assert!(written.path_reason.starts_with("row groups hold 2500 rows and "), "{}", written.path_reason);
+    assert!(written.path_reason.starts_with("8 of 8 row groups of 2500 rows and "), "{}", written.path_reason);
     let footer = ParquetMetaDataReader::new().parse_and_finish(&std::fs::File::open(local(&written)).unwrap()).unwrap();
     assert_eq!(footer.num_row_groups(), 1);
 }

@@ -121,7 +121,7 @@ impl Lake {
         let plan = plan(files, target, MEMORY);
         let job = Job::new(&self.io, &self.metadata, &plan, &AttemptId(attempt.into()), &self.watch)?;
         let inputs = Input::open_all(&self.io, &plan, &self.watch).await?;
-        Ok(repack::write(&job, &inputs, &nans, deleted).await?.0)
+        Ok(repack::write(&job, &inputs, &nans, deleted, &[]).await?.0)
     }
 
     pub async fn read(&self, path: &str) -> Read {

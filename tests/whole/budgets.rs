@@ -50,7 +50,8 @@ async fn jobs_never_run_more_than_so_many_at_a_time_and_the_rest_waits_with_its_
 async fn gb_hours_are_never_passed_and_what_waits_is_done_as_the_budget_fills() {
     // a job's bound is one minute of half a GiB, and 90 s to end: 0.0224 GB-hours; the budget holds two and a half of them
     let world = World::new(
-        "[defaults]\nact = true\ntarget_file_size = \"1MiB\"\n[budget]\ngb_hours_per_hour = 0.056\ncarry_over_hours = 1.0\nconcurrent_jobs = 16\n",
+        "[defaults]\nact = true\ntarget_file_size = \"1MiB\"\nmemory_limit = \"8GiB\"\n\
+         [budget]\ngb_hours_per_hour = 0.056\ncarry_over_hours = 1.0\nconcurrent_jobs = 16\n",
     );
     let table = world.table(Table::partitioned_by_p(), "t").await;
     for p in 0..5 {
@@ -103,7 +104,7 @@ async fn a_job_that_panics_gives_back_its_place_and_its_partition() {
 async fn work_in_several_jobs_is_not_lost_when_the_budget_ends_in_between() {
     // given a partition whose work is cut into jobs of a few files each, and budget for two and a half
     let world = World::new(
-        "[defaults]\nact = true\ntarget_file_size = \"64KiB\"\nmax_job_size = \"160KiB\"\ncooldown = \"0s\"\n\
+        "[defaults]\nact = true\ntarget_file_size = \"64KiB\"\nmax_job_size = \"160KiB\"\ncooldown = \"0s\"\nmemory_limit = \"2GiB\"\n\
          [budget]\ngb_hours_per_hour = 0.056\ncarry_over_hours = 1.0\nconcurrent_jobs = 4\n",
     );
     let table = world.table(Table::plain(), "t").await;
@@ -117,7 +118,8 @@ async fn work_in_several_jobs_is_not_lost_when_the_budget_ends_in_between() {
     process
         .until("all work", async || {
             process.clock_passes(5_000);
-            process.ooda.is_at_rest() && process.seen.rewrites() >= 4
+            // a job that a busy machine did not end within its time is done again
+            process.ooda.is_at_rest() && process.seen.rewrites() >= 4 && data_files(&table).await <= 12
         })
         .await;
     process.rest().await;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use afterwrite::act::{JobState, Journal, Query};
 use afterwrite::lake::iceberg::catalog::memory::Fault;
 use afterwrite::model::decision::{Reason, Verdict};
 use afterwrite::serve::backend::Backend;
@@ -10,7 +11,7 @@ use iceberg::spec::Operation;
 
 use super::spy::{Between, Wrong};
 use super::world::{ACTING, Process, World, append_small, data_files, rows, snapshots};
-use crate::fixture::{File, Table, row};
+use crate::fixture::{File, Spec, Table, row};
 
 struct Scene {
     world: World,
@@ -20,8 +21,12 @@ struct Scene {
 }
 
 async fn scene() -> Scene {
+    scene_of(Table::plain()).await
+}
+
+async fn scene_of(spec: Spec) -> Scene {
     let world = World::new(ACTING);
-    let table = Arc::new(world.table(Table::plain(), "t").await);
+    let table = Arc::new(world.table(spec, "t").await);
     let files = append_small(&table, 0, 9, 0).await;
     let process = world.start().await;
     Scene { world, table, files, process }
@@ -56,7 +61,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn a_row_deleted_while_its_file_is_rewritten_stays_deleted_and_the_work_is_planned_again() {
+async fn a_row_deleted_while_its_file_is_rewritten_stays_deleted_and_costs_no_second_rewrite() {
     let s = scene().await;
     let victim = s.files[3].clone();
     s.meanwhile(1, move |table, _| {
@@ -67,10 +72,51 @@ async fn a_row_deleted_while_its_file_is_rewritten_stays_deleted_and_the_work_is
     });
     s.process.look_at(&s.table).await;
     s.process.pass(10_000).await;
+    assert_eq!((s.process.seen.rewrites(), data_files(&s.table).await), (1, 1));
+    let expected: Vec<String> = (0..9).filter(|id| *id != 3).map(|id| format!("{id}|v")).collect();
+    assert_eq!(s.table.rows().await, expected);
+    let job = s.world.journal.jobs(Query::Latest(1)).await.unwrap().remove(0);
+    assert_eq!((job.state, job.numbers.deletes_carried, job.numbers.wasted_bytes), (JobState::Committed, 1, 0));
+    s.end().await;
+}
+
+#[tokio::test]
+async fn a_vector_that_comes_while_its_file_is_rewritten_makes_the_work_be_planned_again() {
+    let s = scene_of(Table::plain().v3()).await;
+    let victim = s.files[3].clone();
+    s.meanwhile(1, move |table, _| {
+        let victim = victim.clone();
+        async move { table.delete_by_vectors(&[(&victim, &[0])]).await }
+    });
+    let mut lineage = s.table.lineage().await;
+    lineage.retain(|row| row.0 != "3|v");
+    s.process.look_at(&s.table).await;
+    s.process.pass(10_000).await;
+    assert_eq!((s.process.seen.rewrites(), data_files(&s.table).await), (2, 1));
+    assert_eq!((s.table.lineage().await, lineage.len()), (lineage, 8));
+    let job = s.world.journal.jobs(Query::Latest(1)).await.unwrap().remove(0);
+    assert_eq!((job.state, job.numbers.deletes_carried), (JobState::Committed, 0));
+    s.process.nothing_is_stuck(&s.world).await;
+    s.process.stop().await;
+}
+
+#[tokio::test]
+async fn a_delete_that_is_taken_back_while_its_file_is_rewritten_makes_the_work_be_planned_again() {
+    let s = scene().await;
+    let made = s.table.change().delete_equal(&["id"], [row(3, "", 0)]).commit().await;
+    let delete = made.deletes[0].clone();
+    s.meanwhile(1, move |table, _| {
+        let delete = delete.clone();
+        async move {
+            table.change().remove(&[&delete]).commit().await;
+        }
+    });
+    s.process.look_at(&s.table).await;
+    s.process.pass(10_000).await;
     // in two jobs of half the size, so that the next try is the quicker; one file is left over
     assert_eq!(*s.process.seen.inputs.lock().unwrap(), [9, 4, 4]);
     assert_eq!(data_files(&s.table).await, 3);
-    let expected: Vec<String> = (0..9).filter(|id| *id != 3).map(|id| format!("{id}|v")).collect();
+    let expected: Vec<String> = (0..9).map(|id| format!("{id}|v")).collect();
     assert_eq!(s.table.rows().await, expected);
     s.end().await;
 }
@@ -130,13 +176,21 @@ async fn a_lost_answer_is_resolved_whether_the_commit_landed_or_not() {
 }
 
 #[tokio::test]
-async fn a_writer_that_deletes_within_every_rewrite_does_not_make_the_loop_spin() {
+async fn a_writer_whose_deletes_cannot_be_carried_does_not_make_the_loop_spin() {
     let s = scene().await;
-    let files = s.files.clone();
+    let mut deletes = Vec::new();
+    for id in 0..9 {
+        let made = s.table.change().delete_equal(&["id"], [row(100 + id, "", 0)]).commit().await;
+        deletes.push(made.deletes[0].clone());
+    }
     s.meanwhile(9, move |table, n| {
-        let victim = files[n].clone();
+        let delete = deletes[n].clone();
         async move {
-            table.change().delete_positions(&[(&victim, 0)]).commit().await;
+            // one that applied is taken back
+            let live = crate::fixture::oracle::live(&table.load().await).await;
+            if live.iter().any(|l| l.file.file_path() == delete.path) {
+                table.change().remove(&[&delete]).commit().await;
+            }
         }
     });
     s.process.look_at(&s.table).await;

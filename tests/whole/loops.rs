@@ -5,6 +5,7 @@ use std::sync::Arc;
 use afterwrite::model::decision::{Reason, Verdict};
 use afterwrite::model::event::Heard;
 use afterwrite::model::ident::MAIN;
+use afterwrite::model::plan::Path;
 use afterwrite::serve::backend::{Answer, Backend, Explained};
 
 use super::world::{ACTING, World, append_small, data_files, event, snapshots};
@@ -44,11 +45,16 @@ async fn a_reported_commit_is_compacted_at_once_and_every_row_stays() {
     assert_eq!((fired.label.as_str(), fired.decision.act), ("p=7", true));
     let why = process.ooda.why(&table.name, Some("p=7")).await.unwrap();
     assert!(matches!(why[0].decision.verdict, Verdict::Not { reason: Reason::CoolingDown { .. } }), "{:?}", why[0].decision.verdict);
-    assert!(why.iter().any(|e| e == fired.as_ref()));
+    assert!(why.iter().any(|e| e.decision == fired.decision));
     let tier = fired.decision.checks.iter().find(|c| c.name == "small-files.tier").unwrap();
     assert_eq!((tier.value, tier.threshold, tier.passed), (9.0, 8.0, true));
     let other = process.ooda.why(&table.name, Some("p=8")).await.unwrap();
     assert_eq!(other[0].decision.verdict, Verdict::Not { reason: Reason::Healthy });
+    // and what the last job did, where there was one
+    let last = why[0].last_job.as_ref().unwrap();
+    assert_eq!((last.state.as_str(), last.path), ("committed", Some(Path::RePack)));
+    assert!(last.path_reason.ends_with("; one schema, no deletes"), "{}", last.path_reason);
+    assert_eq!(other[0].last_job, None);
     assert!(process.ooda.why(&table.name, Some("p=9")).await.is_err());
     process.stop().await;
 }
@@ -184,5 +190,29 @@ async fn a_delete_that_reaches_every_partition_is_judged_in_all_of_them() {
     process.look_at(&table).await;
     let fired = process.decisions(&table).await.iter().filter(|d| rule(&d.verdict) == Some("deletes")).count();
     assert_eq!((fired, process.ooda.list_candidates(10).await.unwrap().len()), (3, 3));
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn a_look_at_a_table_that_stands_still_reads_nothing_and_the_next_commit_is_seen() {
+    let world = World::new("[defaults]\ntarget_file_size = \"1MiB\"\n");
+    let table = world.table(Table::plain(), "t").await;
+    append_small(&table, 0, 9, 0).await;
+    let process = world.start().await;
+    process.look_at(&table).await;
+    let read = |process: &super::world::Process| process.seen.manifests.load(std::sync::atomic::Ordering::SeqCst);
+    let (before, unmoved) = (read(&process), process.seen.unmoved.load(std::sync::atomic::Ordering::SeqCst));
+    let looked_at = process.ooda.get_layout(&table.name, MAIN).await.unwrap().looked_at_ms;
+    process.clock_passes(70_000);
+    // as the poller asks for it: what was heard before would be passed over as a duplicate
+    process.ooda.look(&table.name, MAIN, &[]).await.unwrap();
+    assert_eq!(read(&process), before);
+    assert!(process.seen.unmoved.load(std::sync::atomic::Ordering::SeqCst) > unmoved);
+    assert!(process.ooda.get_layout(&table.name, MAIN).await.unwrap().looked_at_ms >= looked_at + 70_000);
+    assert_eq!(rule(&process.verdict(&table).await), Some("small-files"));
+    // a commit is seen by the next look
+    append_small(&table, 100, 1, 0).await;
+    process.look_at(&table).await;
+    assert_eq!(process.ooda.get_layout(&table.name, MAIN).await.unwrap().snapshot_id, Some(table.head().await));
     process.stop().await;
 }

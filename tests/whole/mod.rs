@@ -15,3 +15,4 @@ mod tiers;
 mod time;
 mod troubles;
 pub mod world;
+mod yielding;

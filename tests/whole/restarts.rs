@@ -110,7 +110,7 @@ async fn an_end_does_not_go_on_to_the_next_job_of_a_partition() {
 async fn a_process_that_begins_anew_has_no_more_to_spend_than_the_one_before_had_left() {
     // a job's bound is 0.0224 GB-hours, one minute of it and 90 s to end; the budget holds a little more
     let world = World::new(
-        "[defaults]\nact = true\ntarget_file_size = \"1MiB\"\n[budget]\ngb_hours_per_hour = 0.025\ncarry_over_hours = 1.0\nconcurrent_jobs = 4\n",
+        "[defaults]\nact = true\ntarget_file_size = \"1MiB\"\nmemory_limit = \"2GiB\"\n[budget]\ngb_hours_per_hour = 0.025\ncarry_over_hours = 1.0\nconcurrent_jobs = 4\n",
     );
     let table = world.table(Table::partitioned_by_p(), "t").await;
     append_small(&table, 0, 9, 0).await;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use afterwrite::lake::iceberg::lake::Lake;
-use afterwrite::lake::{Commit, Control, Error, Format, NotLanded, Pointer, Proof, Result, Table, Written};
+use afterwrite::lake::{Commit, Control, Error, Format, Glanced, NotLanded, Pointer, Proof, Result, Table, Written};
 use afterwrite::model::file::{Entry, ManifestRef};
 use afterwrite::model::ident::TableName;
 use afterwrite::model::outcome::{Outcome, Resolution};
@@ -36,6 +36,8 @@ pub enum Wrong {
 pub struct Seen {
     /// Loads, by table.
     pub loads: Mutex<HashMap<TableName, usize>>,
+    /// Looks that found their table where it was known to be.
+    pub unmoved: AtomicUsize,
     /// Manifests whose entries were read for a layout.
     pub manifests: AtomicUsize,
     /// Rewrites begun.
@@ -102,6 +104,18 @@ impl Format for Spy {
         assert!(!self.seen.takes(Wrong::LoadPanics), "the load was made to panic");
         let table = self.lake.load(name, reference).await?;
         Ok(table.map(|table| Arc::new(Watched { table, seen: Arc::clone(&self.seen) }) as Arc<dyn Table>))
+    }
+
+    async fn glance_since(&self, name: &TableName, reference: &str, known: Option<&str>) -> Result<Glanced<Arc<dyn Table>>> {
+        let found = self.glance(name, reference).await?;
+        Ok(match found {
+            None => Glanced::Gone,
+            Some(table) if known == Some(&table.view().metadata_location) => {
+                self.seen.unmoved.fetch_add(1, Ordering::SeqCst);
+                Glanced::Same
+            }
+            Some(table) => Glanced::At(table),
+        })
     }
 }
 
@@ -181,6 +195,10 @@ impl Table for Watched {
 
     fn find_attempt(&self, attempt: &AttemptId, asserted: &str) -> Resolution {
         self.table.find_attempt(attempt, asserted)
+    }
+
+    async fn trace_attempt(&self, attempt: &AttemptId, asserted: &str) -> Result<Resolution> {
+        self.table.trace_attempt(attempt, asserted).await
     }
 
     async fn undo(&self, snapshot_id: i64, commit: &Commit<'_>) -> Result<Outcome> {

@@ -159,6 +159,19 @@ pub enum Query {
     Latest(u32),
 }
 
+/// A rewrite that ended, without its plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ended {
+    /// Its id.
+    pub id: JobId,
+    /// Its final state.
+    pub state: JobState,
+    /// When it ended, in milliseconds since the epoch.
+    pub changed_ms: i64,
+    /// What it did.
+    pub numbers: Numbers,
+}
+
 /// A table, or everything, is left alone by hand.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Pause {
@@ -302,6 +315,13 @@ pub trait Journal: Send + Sync {
         let jobs = self.jobs(Query::Latest(u32::MAX)).await?;
         let rewrites = jobs.iter().filter(|job| job.kind == Kind::Rewrite && job.changed_ms >= since_ms);
         Ok(rewrites.map(|job| (job.changed_ms, cost(job))).collect())
+    }
+    /// The rewrites of a table that ended, newest first, at most so many.
+    async fn ended(&self, table: &TableIdent, most: u32) -> Result<Vec<Ended>> {
+        let jobs = self.jobs(Query::Latest(u32::MAX)).await?.into_iter();
+        let ended = jobs.filter(|job| job.kind == Kind::Rewrite && job.plan.table == *table && job.state.is_final());
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        Ok(ended.take(most).map(|job| Ended { id: job.id, state: job.state, changed_ms: job.changed_ms, numbers: job.numbers }).collect())
     }
     /// Drops ended jobs that changed last before a time, answer for no files
     /// and keep nothing alive. Returns how many.

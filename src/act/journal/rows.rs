@@ -3,7 +3,7 @@
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite};
 
-use super::{Blob, Error, Holder, Result, parse, text};
+use super::{Blob, Ended, Error, Holder, Result, parse, text};
 use crate::act::attempt::Attempt;
 use crate::act::job::{Job, JobState};
 use crate::model::ident::{TableFormat, TableIdent};
@@ -14,12 +14,26 @@ pub(super) fn column<'r, T: sqlx::Decode<'r, Sqlite> + sqlx::Type<Sqlite>>(row: 
     row.try_get(name).map_err(|e| Error::Unreadable { id: name.into(), why: e.to_string() })
 }
 
+fn read_state(row: &SqliteRow, id: &str) -> Result<JobState> {
+    let state: String = column(row, "state")?;
+    JobState::from_code(&state).ok_or_else(|| Error::Unreadable { id: id.to_owned(), why: format!("no state is called {state}") })
+}
+
+/// A row of `jobs` without its plan.
+pub(super) fn read_ended(row: &SqliteRow) -> Result<Ended> {
+    let id: String = column(row, "id")?;
+    Ok(Ended {
+        state: read_state(row, &id)?,
+        changed_ms: column(row, "changed_ms")?,
+        numbers: parse(&id, column(row, "numbers")?)?,
+        id: JobId(id),
+    })
+}
+
 /// A row of `jobs`.
 pub(super) fn read_job(row: &SqliteRow) -> Result<Job> {
     let id: String = column(row, "id")?;
-    let state: String = column(row, "state")?;
-    let state =
-        JobState::from_code(&state).ok_or_else(|| Error::Unreadable { id: id.clone(), why: format!("no state is called {state}") })?;
+    let state = read_state(row, &id)?;
     Ok(Job {
         kind: parse(&id, column(row, "kind")?)?,
         plan: parse(&id, column(row, "plan")?)?,

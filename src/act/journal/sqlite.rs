@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Sqlite, SqlitePool, Transaction};
 
-use super::rows::{column, plan_text, read_attempt, read_blob, read_holder, read_job, read_table_key, table_key};
+use super::rows::{column, plan_text, read_attempt, read_blob, read_ended, read_holder, read_job, read_table_key, table_key};
 use super::{
-    Blob, Change, Error, Holder, Journal, Kept, Pause, Pauses, Query, Result, Role, Step, check_attempt, check_holder, check_job,
+    Blob, Change, Ended, Error, Holder, Journal, Kept, Pause, Pauses, Query, Result, Role, Step, check_attempt, check_holder, check_job,
     has_lease, parse, schema, text,
 };
 use crate::act::attempt::{Attempt, AttemptState};
@@ -442,6 +442,13 @@ impl Journal for SqliteJournal {
                    FROM jobs WHERE kind = ?1 AND changed_ms >= CAST(?2 AS INTEGER)";
         let rewrite = text("", &Kind::Rewrite)?;
         self.read(sql, &[&rewrite, &since_ms.to_string()], |row| Ok((column(row, "changed_ms")?, column(row, "cost")?))).await
+    }
+
+    async fn ended(&self, table: &TableIdent, most: u32) -> Result<Vec<Ended>> {
+        let sql = "SELECT id, state, changed_ms, numbers FROM jobs WHERE table_id = ?1 AND kind = ?2
+                   AND state IN ('committed','failed','cancelled') ORDER BY id DESC LIMIT CAST(?3 AS INTEGER)";
+        let rewrite = text("", &Kind::Rewrite)?;
+        self.read(sql, &[&table_key(Some(table)), &rewrite, &most.to_string()], read_ended).await
     }
 
     async fn prune(&self, before_ms: i64) -> Result<u64> {

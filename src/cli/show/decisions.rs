@@ -19,6 +19,10 @@ pub fn decisions(made: &[v1::Decision]) -> String {
 
 fn decision(made: &v1::Decision) -> String {
     let mut text = sentence(made);
+    if let Some(last) = &made.last_job {
+        text.push('\n');
+        text.push_str(&last_job(last));
+    }
     if !made.checks.is_empty() {
         let row =
             |c: &v1::Check| vec![c.name.clone(), human::number(c.value), human::number(c.threshold), outcome(c).to_owned(), c.note.clone()];
@@ -79,6 +83,18 @@ fn sentence(made: &v1::Decision) -> String {
     human::safe(&text)
 }
 
+/// The partition's last rewrite as a sentence.
+fn last_job(last: &v1::LastJob) -> String {
+    let mut text = format!("last job {} {} at {}", last.job, last.state, human::moment(last.ended_at_ms));
+    if !last.path.is_empty() {
+        text.push_str(&format!(", by {}", last.path));
+    }
+    if !last.path_reason.is_empty() {
+        text.push_str(&format!(": {}", last.path_reason));
+    }
+    human::safe(&text)
+}
+
 fn verdict(made: &v1::Decision) -> &'static str {
     match made.verdict() {
         Verdict::Now => "compact now",
@@ -116,8 +132,18 @@ struct Line<'a> {
     act: bool,
     score: f64,
     waits_for: &'a str,
+    last_job: Option<LastJob<'a>>,
     checks: Vec<Check<'a>>,
     traits: Option<Traits>,
+}
+
+#[derive(Serialize)]
+struct LastJob<'a> {
+    job: &'a str,
+    state: &'a str,
+    path: Option<&'a str>,
+    path_reason: Option<&'a str>,
+    ended_at_ms: i64,
 }
 
 #[derive(Serialize)]
@@ -181,6 +207,13 @@ fn line(made: &v1::Decision) -> Line<'_> {
         act: made.act,
         score: made.score,
         waits_for: &made.waits_for,
+        last_job: made.last_job.as_ref().map(|last| LastJob {
+            job: &last.job,
+            state: &last.state,
+            path: Some(last.path.as_str()).filter(|path| !path.is_empty()),
+            path_reason: Some(last.path_reason.as_str()).filter(|why| !why.is_empty()),
+            ended_at_ms: last.ended_at_ms,
+        }),
         checks: made.checks.iter().map(check).collect(),
         traits: made.traits.as_ref().map(traits),
     }

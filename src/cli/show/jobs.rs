@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::super::human;
 use super::{json_lines, table};
+use crate::model::plan::Path;
 
 /// A job and what became of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -29,8 +30,16 @@ pub struct JobRow {
     pub created_ms: i64,
     /// When it last changed state.
     pub changed_ms: i64,
+    /// How its outputs were made; `None` when none were.
+    pub path: Option<Path>,
+    /// Why so.
+    pub path_reason: Option<String>,
     /// Its snapshot.
     pub snapshot_id: Option<String>,
+    /// Rows deleted by others meanwhile, whose deletes it carried over to its files.
+    pub deletes_carried: u64,
+    /// Bytes that it wrote or read for nothing.
+    pub wasted_bytes: u64,
     /// What went wrong, or that its process is gone; empty when nothing did.
     pub error: String,
 }
@@ -51,12 +60,22 @@ pub fn jobs(rows: &[JobRow], json: bool) -> String {
             r.partition.clone(),
             r.state.clone(),
             r.reason.clone(),
+            path(r),
             human::count(r.files),
             human::bytes(r.bytes),
             human::moment(r.changed_ms),
             result,
         ]
     };
-    let headings = ["job", "table", "partition", "state", "reason", "files", "bytes", "changed", "snapshot or error"];
+    let headings = ["job", "table", "partition", "state", "reason", "path", "files", "bytes", "changed", "snapshot or error"];
     table(&headings, &["files", "bytes"], rows.iter().map(row))
+}
+
+/// The way with its reason.
+fn path(row: &JobRow) -> String {
+    match (row.path, &row.path_reason) {
+        (None, _) => "-".to_owned(),
+        (Some(path), Some(why)) => format!("{}: {why}", path.name()),
+        (Some(path), None) => path.name().to_owned(),
+    }
 }

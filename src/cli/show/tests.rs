@@ -7,6 +7,7 @@ use crate::model::ident::{TableIdent, TableName};
 use crate::model::partition::{PartitionKey, Value};
 use crate::model::plan::Path;
 use crate::model::refusal::{Refusal, Refused};
+use crate::model::requests::Requests;
 use crate::model::traits::Traits;
 use crate::proto::v1;
 use crate::proto::v1::watch_decisions_response::Item;
@@ -31,7 +32,14 @@ fn made(verdict: Verdict) -> v1::Decision {
         checks: vec![Check { name: "small-files.tier".into(), value: 13.0, threshold: 8.0, passed: true, note: "small files".into() }],
         traits: Traits { data_files: 13, ..Traits::default() },
     };
-    decision_message(&Explained { label: "month=12".into(), decision, decided_ms: 0, score: 0.25, waits_for: "no slot is free".into() })
+    decision_message(&Explained {
+        label: "month=12".into(),
+        decision,
+        decided_ms: 0,
+        score: 0.25,
+        waits_for: "no slot is free".into(),
+        last_job: None,
+    })
 }
 
 fn layout() -> TableLayout {
@@ -175,7 +183,8 @@ fn a_compaction_is_one_json_object_a_scope() {
     let expected = concat!(
         r#"{"table":"lake.db.t","partition":"month=12","spec_id":0,"result":"landed","decision":"request","refusal":null,"detail":"","#,
         r#""job":"J","attempt":"A","path":"splice","path_reason":null,"files_in":1300,"files_out":3,"bytes_in":1363148800,"bytes_out":1362100224,"#,
-        r#""rows":1000000,"rows_deleted":0,"seconds":12.34,"rewrite_s":8.0,"proof_s":4.0,"commit_s":0.25,"peak_memory":null,"snapshot_id":"9007199254740993"}"#
+        r#""rows":1000000,"rows_deleted":0,"deletes_carried":0,"wasted_bytes":0,"seconds":12.34,"rewrite_s":8.0,"proof_s":4.0,"commit_s":0.25,"peak_memory":null,"#,
+        r#""requests":{"get":0,"put":0,"head":0,"list":0,"delete":0},"snapshot_id":"9007199254740993"}"#
     );
     assert_eq!(compacts(&[compact()], true), expected);
     assert_eq!(compacts(&[compact(), compact()], true).lines().count(), 2);
@@ -199,8 +208,11 @@ fn the_jobs_of_a_partition_are_one_row_that_lists_them() {
         bytes_out: 900,
         rows: 5,
         rows_deleted: 1,
+        deletes_carried: 2,
+        wasted_bytes: 7,
         seconds: 1.5,
         peak_memory: Some(u64::from(exit.code()) + 7),
+        requests: Requests { get: 3, ..Requests::default() },
         snapshot_id: snapshot.map(Into::into),
         ..CompactJob::default()
     };
@@ -213,12 +225,14 @@ fn the_jobs_of_a_partition_are_one_row_that_lists_them() {
     assert_eq!((row.result.as_str(), row.detail.as_str(), row.decision.as_str()), ("conflict", "why conflict", "request"));
     assert_eq!((row.files_in, row.files_out, row.bytes_in, row.bytes_out), (Some(30), 3, Some(3000), 2700));
     assert_eq!((row.rows, row.rows_deleted, row.seconds, row.peak_memory), (15, 3, 4.5, Some(11)));
+    assert_eq!(row.requests, Requests { get: 9, ..Requests::default() });
+    assert_eq!((row.deletes_carried, row.wasted_bytes), (6, 21));
     assert_eq!((row.path, row.path_reason.as_deref()), (Some(Path::ReEncode), Some("ReEncode")));
     assert_eq!((row.job.as_deref(), row.attempt.as_deref(), row.snapshot_id.as_deref()), (Some("J-failed"), Some("A-failed"), Some("1")));
     let json: serde_json::Value = serde_json::from_str(&compacts(std::slice::from_ref(&row), true)).unwrap();
     let each = |key: &str| json["jobs"].as_array().unwrap().iter().map(|j| j[key].clone()).collect::<Vec<_>>();
     assert_eq!((each("result"), each("files_in")), (vec!["committed".into(), "conflict".into(), "failed".into()], vec![10.into(); 3]));
-    assert_eq!(cells(&compacts(&[row], false), 3)[2], "request, 3 jobs: why conflict");
+    assert_eq!(cells(&compacts(&[row], false), 3)[2], "request, 3 jobs: 6 deletes carried over; why conflict");
 
     // one job is the row, and none leaves it as it was
     let one = CompactRow::default().of(vec![job(Exit::Refused, "refused", None, None)]);
@@ -253,8 +267,12 @@ fn jobs_show_their_snapshot_or_what_went_wrong() {
         error: "disk full".into(),
         ..JobRow::default()
     };
-    let text = jobs(&[job], false);
-    assert_eq!(cells(&text, 3), ["J", "lake.db.t", "all", "failed", "score", "0", "0 B", "1970-01-01T00:00:00Z", "disk full"]);
+    let text = jobs(std::slice::from_ref(&job), false);
+    assert_eq!(cells(&text, 3), ["J", "lake.db.t", "all", "failed", "score", "-", "0", "0 B", "1970-01-01T00:00:00Z", "disk full"]);
+    // and how the outputs were made, with the reason
+    let made = JobRow { path: Some(Path::RePack), path_reason: Some("small row groups".into()), ..job };
+    assert_eq!(cells(&jobs(std::slice::from_ref(&made), false), 3)[5], "re-pack: small row groups");
+    assert!(jobs(&[made], true).contains(r#""path":"re-pack","path_reason":"small row groups""#));
     assert_eq!((jobs(&[], false), jobs(&[], true)), ("no jobs".to_owned(), String::new()));
 }
 

@@ -6,6 +6,7 @@ use super::super::exit::Exit;
 use super::super::human;
 use super::{json_lines, table};
 use crate::model::plan::{Path, Plan};
+use crate::model::requests::Requests;
 
 /// What a compaction would do with one partition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -124,6 +125,10 @@ pub struct CompactRow {
     pub rows: u64,
     /// Rows dropped because deletes applied to them.
     pub rows_deleted: u64,
+    /// Rows deleted by others meanwhile, whose deletes were carried over to the new files.
+    pub deletes_carried: u64,
+    /// Bytes written or read for nothing, of jobs that did not land.
+    pub wasted_bytes: u64,
     /// Wall time.
     pub seconds: f64,
     /// Of it, writing the outputs.
@@ -134,6 +139,8 @@ pub struct CompactRow {
     pub commit_s: f64,
     /// Highest resident memory of the process, in bytes; `None` where it cannot be told.
     pub peak_memory: Option<u64>,
+    /// Requests to object stores: by the rewrite, the proof and the tries to commit.
+    pub requests: Requests,
     /// The snapshot committed; of several the last.
     pub snapshot_id: Option<String>,
     /// The jobs, when there were several.
@@ -163,11 +170,14 @@ pub struct CompactJob {
     pub bytes_out: u64,
     pub rows: u64,
     pub rows_deleted: u64,
+    pub deletes_carried: u64,
+    pub wasted_bytes: u64,
     pub seconds: f64,
     pub rewrite_s: f64,
     pub proof_s: f64,
     pub commit_s: f64,
     pub peak_memory: Option<u64>,
+    pub requests: Requests,
     pub snapshot_id: Option<String>,
 }
 
@@ -196,11 +206,14 @@ impl CompactRow {
             bytes_out: sum(|j| j.bytes_out),
             rows: sum(|j| j.rows),
             rows_deleted: sum(|j| j.rows_deleted),
+            deletes_carried: sum(|j| j.deletes_carried),
+            wasted_bytes: sum(|j| j.wasted_bytes),
             seconds: time(|j| j.seconds),
             rewrite_s: time(|j| j.rewrite_s),
             proof_s: time(|j| j.proof_s),
             commit_s: time(|j| j.commit_s),
             peak_memory: jobs.iter().filter_map(|j| j.peak_memory).max(),
+            requests: jobs.iter().map(|j| j.requests).fold(Requests::default(), Requests::and),
             snapshot_id: last(|j| j.snapshot_id.as_ref()),
             ..self
         };
@@ -233,7 +246,7 @@ pub fn compacts(rows: &[CompactRow], json: bool) -> String {
             r.partition.clone(),
             r.result.clone(),
             why(r),
-            r.path.map_or_else(|| "-".to_owned(), |p| path_name(p).to_owned()),
+            r.path.map_or_else(|| "-".to_owned(), |p| p.name().to_owned()),
             change(known(r.files_in, human::count), human::count(r.files_out)),
             change(known(r.bytes_in, human::bytes), human::bytes(r.bytes_out)),
             human::count(r.rows),
@@ -247,13 +260,7 @@ pub fn compacts(rows: &[CompactRow], json: bool) -> String {
 fn why(row: &CompactRow) -> String {
     let name = row.refusal.as_ref().unwrap_or(&row.decision);
     let name = if row.jobs.is_empty() { name.clone() } else { format!("{name}, {}", human::some(row.jobs.len() as u64, "job")) };
-    if row.detail.is_empty() { name } else { format!("{name}: {}", row.detail) }
-}
-
-fn path_name(path: Path) -> &'static str {
-    match path {
-        Path::Splice => "splice",
-        Path::RePack => "re-pack",
-        Path::ReEncode => "re-encode",
-    }
+    let carried = (row.deletes_carried > 0).then(|| format!("{} carried over", human::some(row.deletes_carried, "delete")));
+    let detail = [carried, Some(row.detail.clone()).filter(|d| !d.is_empty())].into_iter().flatten().collect::<Vec<_>>().join("; ");
+    if detail.is_empty() { name } else { format!("{name}: {detail}") }
 }

@@ -25,6 +25,8 @@ pub use partition::{PartitionTypes, Unresolved};
 
 /// The field id of a position delete's `file_path` column.
 pub const DELETE_FILE_PATH: i32 = 2_147_483_546;
+/// The field id of a position delete's `pos` column.
+pub const DELETE_POS: i32 = 2_147_483_545;
 /// The field id of the metadata column `_file`, under which DuckDB states the
 /// bounds of `file_path`.
 pub const FILE_COLUMN: i32 = 2_147_483_646;

@@ -1,6 +1,7 @@
 //! Apache Iceberg behind the [`Format`](crate::lake::Format) port.
 
 pub mod append;
+pub mod carry;
 pub mod catalog;
 pub mod columns;
 pub mod commit;
@@ -10,6 +11,7 @@ pub mod lineage;
 pub mod manifest;
 pub mod metrics;
 pub mod port;
+pub mod positions;
 pub mod properties;
 pub mod read;
 pub mod rewrite;

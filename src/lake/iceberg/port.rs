@@ -7,12 +7,13 @@ use async_trait::async_trait;
 use super::lake::Lake;
 use super::table::IcebergTable;
 use super::{commit, manifest, rewrite, scope, verify};
-use crate::lake::{Commit, Control, Format, NotLanded, Pointer, Proof, Result, Table, Written};
+use crate::lake::{Commit, Control, Format, Glanced, NotLanded, Pointer, Proof, Result, Table, Written};
 use crate::model::file::{Entry, ManifestRef};
 use crate::model::ident::TableName;
 use crate::model::outcome::{Outcome, Resolution};
 use crate::model::partition::PartitionKey;
 use crate::model::plan::{AttemptId, Plan, ScopeFiles};
+use crate::model::requests::Requests;
 use crate::model::table::TableView;
 
 #[async_trait]
@@ -31,6 +32,11 @@ impl Format for Lake {
 
     async fn glance(&self, name: &TableName, reference: &str) -> Result<Option<Arc<dyn Table>>> {
         let found = self.catalog(&name.catalog)?.glance(name, reference).await?;
+        Ok(found.map(|glance| Arc::new(glance) as Arc<dyn Table>))
+    }
+
+    async fn glance_since(&self, name: &TableName, reference: &str, known: Option<&str>) -> Result<Glanced<Arc<dyn Table>>> {
+        let found = self.catalog(&name.catalog)?.glance_since(name, reference, known).await?;
         Ok(found.map(|glance| Arc::new(glance) as Arc<dyn Table>))
     }
 }
@@ -78,8 +84,16 @@ impl Table for IcebergTable {
         self.loaded.metadata.metadata_log().iter().map(|log| log.metadata_file.clone()).collect()
     }
 
+    fn requests(&self) -> Requests {
+        self.meter.requests()
+    }
+
     fn find_attempt(&self, attempt: &AttemptId, asserted: &str) -> Resolution {
         commit::find_attempt(self, attempt, asserted)
+    }
+
+    async fn trace_attempt(&self, attempt: &AttemptId, asserted: &str) -> Result<Resolution> {
+        commit::trace_attempt(self, attempt, asserted).await
     }
 
     async fn fence(&self, asserted: &str) -> Result<bool> {

@@ -1,6 +1,7 @@
 //! Files of tables: one set of calls over every kind of store, by the paths that
 //! metadata spells.
 
+pub mod counted;
 mod direct;
 pub mod local;
 mod ranges;

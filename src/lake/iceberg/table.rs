@@ -11,6 +11,7 @@ use iceberg::spec::{self, FormatVersion, PartitionSpec, Snapshot, TableMetadata,
 use super::catalog::{Catalog, Loaded};
 use super::manifest::{PartitionTypes, Unresolved};
 use super::read::schema::arrow_schema;
+use super::store::counted::{Meter, counted};
 use crate::lake::Error;
 use crate::model::ident::{MAIN, TableIdent, TableName};
 use crate::model::plan::{ATTEMPT_KEY, INSTANCE_KEY};
@@ -26,13 +27,16 @@ pub struct IcebergTable {
     pub view: TableView,
     /// Where its commits go.
     pub catalog: Arc<dyn Catalog>,
+    /// Counts what is asked of object stores through its file access.
+    pub meter: Arc<Meter>,
 }
 
 impl IcebergTable {
     /// A table as loaded, seen from one branch.
     pub fn new(loaded: Loaded, reference: &str, catalog: Arc<dyn Catalog>) -> Self {
         let view = view(&loaded.metadata, &loaded.name, &loaded.metadata_location, reference);
-        Self { view, loaded, catalog }
+        let (io, meter) = counted(&loaded.io);
+        Self { view, loaded: Loaded { io, ..loaded }, catalog, meter }
     }
 
     /// The types of a spec's partition tuples.

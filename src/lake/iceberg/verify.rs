@@ -12,11 +12,14 @@ mod alone;
 mod blocks;
 mod blooms;
 mod bounds;
+pub mod carried;
 mod chunks;
 mod counts;
 mod described;
 mod keys;
+mod levels;
 mod lineage;
+mod odd;
 mod pages;
 mod readback;
 mod reread;
@@ -34,6 +37,8 @@ use iceberg::spec::DataFile;
 use self::second::Second;
 use super::hash::row_hash;
 use super::lineage::{COLUMNS, is_kept};
+use super::metrics::leaf::leaves;
+use super::properties::WriteProperties;
 use super::read::file::Store;
 use super::read::live::Deletes;
 use super::read::manifests::{self, Entries};
@@ -55,9 +60,10 @@ use crate::model::refusal::Refusal;
 ///   by position deletes than they name;
 /// * which rows are deleted, row by row, found by a second reading of the deletes;
 /// * NULLs of each column against the inputs' manifests, or footers: equal without
-///   deletes, else fewer by at most the deleted rows;
-/// * values: ordered hashes of every column, pages and their values in order, or
-///   bytes of every chunk;
+///   deletes, else fewer by at most the deleted rows; inside lists and maps, entries and
+///   values against the inputs' footers;
+/// * values: ordered hashes of every column, pages and their values in order (hashes
+///   where an input's pages cannot be held beside them), or bytes of every chunk;
 /// * the outputs have the table's schema by field ids, and the sizes, counts and
 ///   bounds that the manifests will state of them hold: by their rows, all of which
 ///   decode, or, where chunks are copied, by what the inputs' manifests state;
@@ -153,7 +159,17 @@ impl Proving<'_> {
         let deletes = reread::deletes(self.table, self.plan, &self.store).await?;
         let second = Second::load(self.table, &self.store, self.plan, &self.schema).await?;
         let (plan, outputs, deleting) = (self.plan, self.outputs, second.as_ref().map(|second| (&deletes, second)));
-        let pages = pages::Pages { store: &self.store, plan, outputs, schema: &self.schema, entries: &entries, deletes: deleting };
+        let blooms = self.blooms()?;
+        let pages = pages::Pages {
+            store: &self.store,
+            plan,
+            outputs,
+            schema: &self.schema,
+            entries: &entries,
+            deletes: deleting,
+            table: self.table,
+            blooms: &blooms,
+        };
         let Some(mut same) = pages.compare().await? else {
             let all: BTreeSet<usize> = (0..self.schema.fields().len()).collect();
             alone::hold(&self.store, self.outputs, self.plan.bound.memory, None, true).await?;
@@ -161,6 +177,10 @@ impl Proving<'_> {
             self.same_count(second.as_ref(), read.rows_deleted).await?;
             return self.same_values(&read, &back, &entries).await;
         };
+        let filtered: BTreeSet<usize> = same.filtered.difference(&same.unfit).copied().collect();
+        if !filtered.is_empty() {
+            alone::hold(&self.store, self.outputs, self.plan.bound.memory, Some(&filtered), false).await?;
+        }
         if !same.unfit.is_empty() {
             alone::hold(&self.store, self.outputs, self.plan.bound.memory, Some(&same.unfit), true).await?;
             let (read, back) = self.both(&same.unfit, (&deletes, second.as_ref())).await?;
@@ -172,8 +192,16 @@ impl Proving<'_> {
         // each output was found to hold the rows that it is described with
         let rows = same_rows(self.plan, self.written)?;
         self.same_deleted(same.struck.rows, same.struck.deleted)?;
+        levels::check(&self.store, self.plan, self.outputs, &self.schema, self.written.rows_deleted).await?;
         let null_counts = self.counts(&entries, &same.nulls).await?;
         Ok(Proof { rows, null_counts, columns: same.columns, hash: format!("{:032x}", same.hash) })
+    }
+
+    /// Field ids of the columns that the table wants bloom filters for.
+    fn blooms(&self) -> Result<Vec<i32>> {
+        let metadata = &self.table.loaded.metadata;
+        let properties = WriteProperties::parse(metadata.properties(), &leaves(metadata.current_schema()))?;
+        Ok(properties.blooms.into_keys().collect())
     }
 
     /// Hashes of some columns of the root, as the proof reads them from the inputs
@@ -197,6 +225,7 @@ impl Proving<'_> {
         self.same_deleted(read.rows_in, read.rows_deleted)?;
         let columns = readback::same_columns(&read.columns, back)?;
         let nulls = back.iter().map(|c| (c.field_id, c.nulls)).collect();
+        levels::check(&self.store, self.plan, self.outputs, &self.schema, self.written.rows_deleted).await?;
         let null_counts = self.counts(entries, &nulls).await?;
         Ok(Proof { rows, null_counts, columns, hash: format!("{:032x}", row_hash(back)) })
     }

@@ -106,7 +106,7 @@ mod tests {
             checks: vec![],
             traits: Traits::default(),
         };
-        Arc::new(Explained { label: String::new(), decision, decided_ms: at_ms, score: 0.0, waits_for: String::new() })
+        Arc::new(Explained { label: String::new(), decision, decided_ms: at_ms, score: 0.0, waits_for: String::new(), last_job: None })
     }
 
     #[test]

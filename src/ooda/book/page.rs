@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::log::Standing;
-use super::scope::{Await, ScopePage};
+use super::scope::{Await, ScopePage, position_deletes_came};
 use super::{Begun, Scope, Seen};
 use crate::decide::budget::bound_for;
 use crate::decide::round::Candidate;
@@ -106,6 +106,10 @@ impl Page {
             // what is gone may be the other partition's delete for which they were refused
             mended.extend(self.astray());
         }
+        if before.is_some_and(|before| position_deletes_came(before, now, &scopes)) {
+            // they may name files of the other partitions
+            self.look_again(&scopes);
+        }
         scopes.extend(self.forgive(if elsewhere { None } else { Some(&mended) }));
         scopes.extend(self.seen(view, began_ms));
         self.facts = facts;
@@ -122,6 +126,12 @@ impl Page {
             scopes.extend(self.partitions(now));
         }
         scopes
+    }
+
+    /// The metadata location of the last look, unless somebody waits for what a later
+    /// one takes in.
+    pub fn settled_at(&self) -> Option<&str> {
+        (self.restored && self.awaiting.is_empty()).then_some(&self.metadata_location)
     }
 
     /// Under which its state is known.
@@ -158,6 +168,14 @@ impl Page {
         let mut lifted = keys;
         lifted.retain(|key| self.scopes.get_mut(key).is_some_and(ScopePage::lift));
         lifted
+    }
+
+    /// Has the candidates of all but these partitions looked into again.
+    fn look_again(&mut self, but: &BTreeSet<PartitionKey>) {
+        let waits = |(key, scope): &(&PartitionKey, &mut ScopePage)| scope.candidate.is_some() && !but.contains(*key);
+        let mut waiting: Vec<&mut ScopePage> = self.scopes.iter_mut().filter(waits).map(|(_, scope)| scope).collect();
+        let others = waiting.len().saturating_sub(1);
+        waiting.iter_mut().for_each(|scope| scope.look_again(others));
     }
 
     /// Partitions refused for a delete of another one.
@@ -253,7 +271,8 @@ impl Page {
         decision.checks.extend(self.warnings.iter().map(warned));
         decision.snapshot_id = known.state.layout.head().unwrap_or_default();
         let decided_ms = Standing::since(scope.standing.as_ref(), &decision.verdict, known.now_ms);
-        let explained = Explained { label: label(key, self.spec(key)), decision, decided_ms, score: 0.0, waits_for: String::new() };
+        let label = label(key, self.spec(key));
+        let explained = Explained { label, decision, decided_ms, score: 0.0, waits_for: String::new(), last_job: None };
         Some(self.placed(scope, explained))
     }
 

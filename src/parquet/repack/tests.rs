@@ -16,12 +16,12 @@ use super::*;
 
 const WISH: Wish = Wish { codec: Compression::UNCOMPRESSED, page: 1 << 20, chunk: 8 << 20, small_rows: 0 };
 
-fn properties() -> WriterPropertiesBuilder {
+pub fn properties() -> WriterPropertiesBuilder {
     WriterProperties::builder().set_compression(Compression::UNCOMPRESSED)
 }
 
 /// The only chunk of a file with one column.
-fn part(values: ArrayRef, properties: WriterPropertiesBuilder) -> Part {
+pub fn part(values: ArrayRef, properties: WriterPropertiesBuilder) -> Part {
     let rows = values.len() as u64;
     let batch = RecordBatch::try_from_iter_with_nullable([("c", values, true)]).unwrap();
     let mut file = Vec::new();
@@ -50,7 +50,7 @@ fn texts(values: &[Option<&str>]) -> Part {
 }
 
 /// The joined chunk as a file of its own, read.
-fn read(joined: &Joined, rows: u64) -> ArrayRef {
+pub fn read(joined: &Joined, rows: u64) -> ArrayRef {
     let mut file = Vec::new();
     let schema = joined.meta.column_descr().self_type_ptr();
     let root = parquet::schema::types::Type::group_type_builder("root").with_fields(vec![schema]).build().unwrap();

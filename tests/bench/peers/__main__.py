@@ -28,12 +28,13 @@ def benchmarks():
 
 
 def own():
-    """The names of the benchmarks which use the library itself: another binary of this package has them."""
+    """The benchmarks which use the library itself, with the names of their further figures: another binary of this package has them."""
     binary = os.environ.get("AFTERWRITE_BENCH_BIN")
     if not binary:
-        return []
+        return {}
     listed = subprocess.run([binary, "--list"], check=True, capture_output=True, text=True).stdout
-    return [line.split()[0] for line in listed.splitlines() if line.strip()]
+    lines = [line.split("\t") for line in listed.splitlines() if line.strip()]
+    return {name: also.split() for name, also, _ in lines}
 
 
 def measure_own(name):
@@ -48,20 +49,28 @@ def measure_own(name):
     return run
 
 
-def chosen(names, known):
-    """Benchmarks by their own name or by that of a figure which only L1 and its variants print."""
+def by_figure(known, own):
+    """Which benchmark gives a figure that is not called like it."""
+    found = {figure: "L1" for figure in compaction.FIGURES}
+    for bench, figures in {**copies.FIGURES, **own}.items():
+        found |= {figure: bench for figure in figures}
+    return {figure: bench for figure, bench in found.items() if figure not in known}
+
+
+def chosen(names, known, figures):
+    """Benchmarks by their own name or by that of a figure."""
     picked = []
     for name in names:
-        name = "L1" if name in compaction.FIGURES else name
+        name = figures.get(name, name)
         if name not in known:
-            sys.exit(f"there is no benchmark `{name}`; known are {', '.join(known)}")
+            sys.exit(f"there is no benchmark or figure `{name}`; known are {', '.join([*known, *figures])}")
         picked.append(name)
     return list(dict.fromkeys(picked))
 
 
 def arguments():
     parser = argparse.ArgumentParser(prog="tests/bench/run", description="Measures afterwrite beside its peers, on the same input.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks, or figures of L1; all but the largest without one")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks or figures; all but the largest without one")
     parser.add_argument("--json", action="store_true", help="one JSON object a figure, one a line")
     parser.add_argument("--quick", action="store_true", help="small data, one repetition: shows that they work, not how fast")
     parser.add_argument("--repeat", type=int, metavar="N", help="repetitions of each measurement [default: 3, quick: 1]")
@@ -71,13 +80,15 @@ def arguments():
 
 def main():
     args = arguments()
-    known = {**benchmarks(), **{name: measure_own(name) for name in own()}}
+    ours = own()
+    known = {**benchmarks(), **{name: measure_own(name) for name in ours}}
+    named = by_figure(known, ours)
     if args.list:
-        print("\n".join(known))
+        print("\n".join([*known, *named]))
         return 0
     # every peer on the same two cores, whatever the machine has
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
-    names = chosen(args.names, known) or [n for n in known if not (args.quick and n in cases.ONLY_FULL)]
+    names = chosen(args.names, known, named) or [n for n in known if not (args.quick and n in cases.ONLY_FULL)]
     figures, failed = Figures(args.json), []
     world = World(quick=args.quick, repeat=args.repeat or (1 if args.quick else 3))
     figures.machine(machine.facts())

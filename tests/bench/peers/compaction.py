@@ -8,8 +8,10 @@ from .measure import median
 FIGURES = (
     "spark_wall_ratio",
     "spark_cold_wall_ratio",
+    "spark_cpu_ratio",
     "spark_memory_ratio",
     "output_bytes_ratio",
+    "output_files_ratio",
     "scan_ratio",
     "duckdb_wall_ratio",
     "proof_share",
@@ -123,7 +125,7 @@ def _cold(world, figures, seed, runs, said):
 def _own(figures, rows, said):
     """The parts of the last run, summed over partitions."""
     parts = {part: sum(row.get(part) or 0.0 for row in rows) for part in ("rewrite_s", "proof_s", "commit_s", "seconds")}
-    figures.figure("proof_share", parts["proof_s"] / max(parts["seconds"], 1e-9), "", **{k: v for k, v in parts.items()}, **said)
+    figures.figure("proof_share", parts["proof_s"] / max(parts["seconds"], 1e-9), "share", **{k: v for k, v in parts.items()}, **said)
 
 
 def _scan(world, figures, kept, said):

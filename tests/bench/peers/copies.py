@@ -9,6 +9,10 @@ from .lake import CATALOG
 from .measure import median
 
 
+# figures beside the one that a benchmark is called by
+FIGURES = {"splice_vs_copy": ["splice_vs_synced_copy"], "reencode_vs_datafusion": ["reencode_cpu_ratio"]}
+
+
 def splice(world, figures):
     """Healthy row groups are copied whole, proven and committed; `cp` only copies the same files."""
     size = Size(0.1, 4, buckets=0) if world.quick else dataclasses.replace(SF10, buckets=0)

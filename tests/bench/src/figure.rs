@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 pub struct Bench {
     /// Its name.
     pub name: &'static str,
+    /// Further figures that it gives, by which it can be asked for too.
+    pub also: &'static [&'static str],
     /// What it shows.
     pub about: &'static str,
     /// Measures; on small data when told to be quick.

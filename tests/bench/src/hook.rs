@@ -24,6 +24,7 @@ use crate::lake::Place;
 /// See the module.
 pub const BENCH: Bench = Bench {
     name: "hook_calls_per_s",
+    also: &["hook_p50_ms", "hook_p99_ms"],
     about: "commits reported through one stream a second with the whole loop behind it, the client on the same cores; latency at half of that",
     run,
 };

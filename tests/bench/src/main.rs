@@ -1,6 +1,7 @@
 //! Figures of afterwrite. Each name is measured in a process of its own, so that
 //! none finds the memory or the caches of another.
 
+mod carry;
 mod figure;
 mod folder;
 mod hook;
@@ -19,13 +20,14 @@ use clap::Parser;
 use figure::{Bench, Figure};
 
 /// Every benchmark, in the order in which all are run.
-const ALL: [Bench; 7] = [observe::BENCH, manifest::BENCH, restart::BENCH, partitions::BENCH, hook::BENCH, metadata::BENCH, proxy::BENCH];
+const ALL: [Bench; 8] =
+    [observe::BENCH, manifest::BENCH, restart::BENCH, partitions::BENCH, hook::BENCH, metadata::BENCH, proxy::BENCH, carry::BENCH];
 
 /// Measures afterwrite: prints one line a figure.
 #[derive(Parser)]
 #[command(name = "afterwrite-bench", version)]
 struct Args {
-    /// Which benchmarks; all when none is named.
+    /// Which benchmarks, by their name or by that of a figure; all when none is named.
     names: Vec<String>,
     /// Small data: only shows that the benchmarks work.
     #[arg(long)]
@@ -41,10 +43,10 @@ struct Args {
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     if args.list {
-        ALL.iter().for_each(|bench| println!("{}\t{}", bench.name, bench.about));
+        ALL.iter().for_each(|bench| println!("{}\t{}\t{}", bench.name, bench.also.join(" "), bench.about));
         return Ok(());
     }
-    let known = |name: &String| ALL.iter().find(|bench| bench.name == name);
+    let known = |name: &String| ALL.iter().find(|bench| bench.name == name || bench.also.contains(&name.as_str()));
     if let Some(unknown) = args.names.iter().find(|name| known(name).is_none()) {
         anyhow::bail!("no benchmark is called `{unknown}`: --list shows them");
     }

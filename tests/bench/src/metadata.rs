@@ -16,8 +16,12 @@ use crate::folder::Folder;
 use crate::process::{peak, resident};
 
 /// See the module.
-pub const BENCH: Bench =
-    Bench { name: "metadata_json", about: "a metadata.json of 50 MB (5,000 snapshots of 10 KB) looked at, beside a whole load", run };
+pub const BENCH: Bench = Bench {
+    name: "metadata_json",
+    also: &["metadata_json_bytes"],
+    about: "a metadata.json of 50 MB (5,000 snapshots of 10 KB) looked at, beside a whole load",
+    run,
+};
 
 fn run(quick: bool) -> anyhow::Result<Vec<Figure>> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(measure(quick))

@@ -18,6 +18,7 @@ use crate::lake::{Grown, Place};
 /// See the module.
 pub const BENCH: Bench = Bench {
     name: "observe_ratio",
+    also: &[],
     about: "cost of observing one small commit, largest to smallest median over tables of 1 k to 1 M files",
     run,
 };

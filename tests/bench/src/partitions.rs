@@ -21,6 +21,7 @@ use crate::process::resident;
 /// See the module.
 pub const BENCH: Bench = Bench {
     name: "partition_bytes",
+    also: &["partition_bytes_told"],
     about: "growth of resident memory over 1 M partitions by day and bucket, each with a history, divided",
     run,
 };

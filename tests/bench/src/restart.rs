@@ -14,8 +14,12 @@ use crate::lake::Place;
 use crate::observe::SCALE;
 
 /// See the module.
-pub const BENCH: Bench =
-    Bench { name: "restart_s", about: "first look after a restart at a table of 1 M files with a checkpoint and a log", run };
+pub const BENCH: Bench = Bench {
+    name: "restart_s",
+    also: &["first_look_s"],
+    about: "first look after a restart at a table of 1 M files with a checkpoint and a log",
+    run,
+};
 
 fn run(quick: bool) -> anyhow::Result<Vec<Figure>> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(measure(quick))

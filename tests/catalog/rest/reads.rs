@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use afterwrite::lake::Error;
 use afterwrite::lake::iceberg::catalog::Catalog;
 use afterwrite::lake::iceberg::catalog::memory::MemoryCatalog;
 use afterwrite::lake::iceberg::store::file_io;
+use afterwrite::lake::{Error, Glanced, Table as _};
 use afterwrite::model::ident::TableName;
 use serde_json::json;
 
@@ -288,4 +288,39 @@ async fn a_signature_is_the_one_that_awss_own_signer_makes() {
         assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
         assert_eq!(String::from_utf8_lossy(&run.stdout).trim(), asked.headers["authorization"], "{}", asked.target);
     }
+}
+
+#[tokio::test]
+async fn a_look_at_a_table_that_stands_still_is_sent_nothing() {
+    let world = World::new().await;
+    let name = &world.table.name;
+    let Glanced::At(table) = world.client.glance_since(name, "main", None).await.unwrap() else { panic!("no table") };
+    let at = table.view().metadata_location.clone();
+    world.server.forget();
+    assert!(matches!(world.client.glance_since(name, "main", Some(&at)).await.unwrap(), Glanced::Same));
+    let asked: Vec<_> = world.server.asked().into_iter().filter(is_load).collect();
+    let tag = asked[0].headers["if-none-match"].clone();
+    assert_eq!((asked.len(), tag.contains(&at)), (1, true));
+    // it has moved, as the look is told; a listing need not be told of it again
+    world.table.append([row(1, "a", 0)]).await;
+    let Glanced::At(moved) = world.client.glance_since(name, "main", Some(&at)).await.unwrap() else { panic!("it has moved") };
+    assert!(moved.view().metadata_location != at && moved.view().head != table.view().head);
+    world.server.forget();
+    let listed = world.client.list().await.unwrap();
+    assert_eq!(listed.iter().find(|p| p.name == *name).unwrap().metadata_location, moved.view().metadata_location);
+    let asked: Vec<_> = world.server.asked().into_iter().filter(is_load).collect();
+    assert!(asked.iter().all(|a| a.headers["if-none-match"].contains(&moved.view().metadata_location)), "{asked:?}");
+    let gone = afterwrite::model::ident::TableName { table: "none".into(), ..name.clone() };
+    assert!(matches!(world.client.glance_since(&gone, "main", Some(&at)).await.unwrap(), Glanced::Gone));
+}
+
+#[tokio::test]
+async fn a_catalog_without_tags_is_believed_by_the_location_that_it_names() {
+    let world = World::new().await;
+    let name = &world.table.name;
+    let at = world.load().await.view.metadata_location;
+    // nothing was looked at before: there is no tag to ask with
+    world.server.forget();
+    assert!(matches!(world.client.glance_since(name, "main", Some(&at)).await.unwrap(), Glanced::Same));
+    assert!(!world.server.asked().iter().any(|asked| asked.headers.contains_key("if-none-match")));
 }

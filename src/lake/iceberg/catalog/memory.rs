@@ -18,7 +18,7 @@ use super::{Answer, Catalog, Loaded, metadata_file};
 use crate::lake::clock::{Chance, SystemChance};
 use crate::lake::iceberg::store::Store;
 use crate::lake::iceberg::table::glance::Glance;
-use crate::lake::{Control, Error, Pointer, Result};
+use crate::lake::{Control, Error, Glanced, Pointer, Result};
 use crate::model::ident::TableName;
 
 /// How the next commit is answered. It is staged like any other before: its
@@ -215,11 +215,12 @@ impl Catalog for MemoryCatalog {
         Ok(Some(Loaded { name: name.clone(), metadata_location, metadata, io: self.io.clone(), fence: None }))
     }
 
-    async fn glance(&self, name: &TableName, reference: &str) -> Result<Option<Glance>> {
+    async fn glance_since(&self, name: &TableName, reference: &str, known: Option<&str>) -> Result<Glanced<Glance>> {
         let pointer = self.reach(|c| &mut c.loads)?.pointers.get(name).cloned();
         match pointer {
-            Some(location) => Glance::read(&self.io, name, location, reference).await.map(Some),
-            None => Ok(None),
+            Some(location) if known == Some(&location) => Ok(Glanced::Same),
+            Some(location) => Glance::read(&self.io, name, location, reference).await.map(Glanced::At),
+            None => Ok(Glanced::Gone),
         }
     }
 

@@ -14,7 +14,7 @@ use iceberg::spec::TableMetadata;
 use iceberg::{TableRequirement, TableUpdate};
 
 use super::table::glance::Glance;
-use crate::lake::{Control, Pointer, Result};
+use crate::lake::{Control, Glanced, Pointer, Result};
 use crate::model::ident::TableName;
 
 /// A table as its catalog handed it out.
@@ -60,10 +60,23 @@ pub trait Catalog: Send + Sync {
     /// Loads a table fresh. `None` when no table has the name.
     async fn load(&self, name: &TableName) -> Result<Option<Loaded>>;
 
-    /// Loads what a look at the table needs, fresh; `None` when no table has the
-    /// name. By default from everything that [`Catalog::load`] brings.
+    /// Loads what a look at the table needs, fresh; `None` when no table has the name.
     async fn glance(&self, name: &TableName, reference: &str) -> Result<Option<Glance>> {
-        Ok(self.load(name).await?.map(|loaded| Glance::of(&loaded, reference)))
+        match self.glance_since(name, reference, None).await? {
+            Glanced::At(glance) => Ok(Some(glance)),
+            Glanced::Gone | Glanced::Same => Ok(None),
+        }
+    }
+
+    /// As [`Catalog::glance`], unless the table still stands at the metadata location
+    /// `known`: then nothing of it is read. By default from everything that
+    /// [`Catalog::load`] brings.
+    async fn glance_since(&self, name: &TableName, reference: &str, known: Option<&str>) -> Result<Glanced<Glance>> {
+        Ok(match self.load(name).await? {
+            None => Glanced::Gone,
+            Some(loaded) if known == Some(&loaded.metadata_location) => Glanced::Same,
+            Some(loaded) => Glanced::At(Glance::of(&loaded, reference)),
+        })
     }
 
     /// Asks once that `updates` be applied to `base` under `requirements`.

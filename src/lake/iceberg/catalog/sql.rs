@@ -23,7 +23,7 @@ use super::{Answer, Catalog, Loaded, metadata_file};
 use crate::lake::clock::Chance;
 use crate::lake::iceberg::store::{self, Store};
 use crate::lake::iceberg::table::glance::Glance;
-use crate::lake::{Control, Error, Pointer, Result};
+use crate::lake::{Control, Error, Glanced, Pointer, Result};
 use crate::model::ident::TableName;
 use database::Database;
 
@@ -124,11 +124,12 @@ impl Catalog for SqlCatalog {
         }
     }
 
-    async fn glance(&self, name: &TableName, reference: &str) -> Result<Option<Glance>> {
+    async fn glance_since(&self, name: &TableName, reference: &str, known: Option<&str>) -> Result<Glanced<Glance>> {
         let found = self.database.pointer(&self.name, name).await.map_err(|e| self.failed(&format!("load {name}"), e))?;
         match found {
-            Some((location, _)) => Glance::read(&self.io, name, location, reference).await.map(Some),
-            None => Ok(None),
+            Some((location, _)) if known == Some(&location) => Ok(Glanced::Same),
+            Some((location, _)) => Glance::read(&self.io, name, location, reference).await.map(Glanced::At),
+            None => Ok(Glanced::Gone),
         }
     }
 

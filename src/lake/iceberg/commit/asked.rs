@@ -54,6 +54,10 @@ impl Control for Asked<'_> {
         self.inner.progress(rows, bytes);
     }
 
+    fn carries(&self, rows: u64) {
+        self.inner.carries(rows);
+    }
+
     fn reached(&self, point: KillPoint) {
         self.inner.reached(point);
     }

@@ -17,6 +17,9 @@ pub struct Rules {
 /// another writer can win.
 const MOST_AT_ONCE: usize = 500;
 
+/// Manifests that are written anew are joined up to so many bytes.
+const SMALL_BYTES: u64 = 1 << 20;
+
 impl Rules {
     /// From table properties. A value that is not a number counts as absent.
     pub fn of(properties: &HashMap<String, String>) -> Self {
@@ -49,6 +52,16 @@ impl Rules {
         }
         if chosen.len() + new < 2 { Vec::new() } else { chosen }
     }
+
+    /// The places, in `sizes`, of the manifests to join among those that this commit
+    /// writes anew in any case: one costs it, and all who read the table after it, less
+    /// than several. They stay small, for the next commit may have to write them again.
+    ///
+    /// `sizes` are their bytes, all of one spec and content; `new` are to be added.
+    pub fn choose_changed(&self, sizes: &[u64], new: usize) -> Vec<usize> {
+        let rules = Self { min_count: 2, target_bytes: self.target_bytes.min(SMALL_BYTES), ..*self };
+        rules.choose(sizes, new)
+    }
 }
 
 #[cfg(test)]
@@ -69,6 +82,17 @@ mod tests {
     fn what_is_joined_stays_within_the_target() {
         assert_eq!(rules(2, 10).choose(&[4, 20, 5, 3, 1], 0), [0, 2, 4]);
         assert_eq!(rules(2, 10).choose(&[20, 20, 5], 0), Vec::<usize>::new());
+    }
+
+    #[test]
+    fn what_is_written_anew_is_joined_however_few_there_are() {
+        assert_eq!(rules(100, 8 << 20).choose_changed(&[1, 1], 1), [0, 1]);
+        assert_eq!(rules(100, 8 << 20).choose_changed(&[1], 1), [0]);
+        assert_eq!(rules(100, 8 << 20).choose_changed(&[1], 0), Vec::<usize>::new());
+        // while it stays small, by our measure and by the table's
+        assert_eq!(rules(100, 8 << 20).choose_changed(&[1 << 19, 1 << 20, 1 << 19], 1), [0, 2]);
+        assert_eq!(rules(100, 10).choose_changed(&[6, 6, 3], 1), [0, 2]);
+        assert_eq!(Rules { enabled: false, ..rules(100, 10) }.choose_changed(&[1, 1], 1), Vec::<usize>::new());
     }
 
     #[test]

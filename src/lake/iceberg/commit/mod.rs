@@ -12,12 +12,14 @@ mod remove;
 pub(super) mod replace;
 mod resolve;
 mod summary;
+mod trace;
 mod undo;
 
 pub use foresee::foresee;
 pub use remove::remove_outputs;
 pub use resolve::find_attempt;
 pub(super) use resolve::parentless;
+pub use trace::trace_attempt;
 pub use undo::undo;
 
 use iceberg::spec::{DataFile, FormatVersion, Snapshot, SnapshotReference, SnapshotRetention, StatisticsFile, TableMetadata};
@@ -25,8 +27,9 @@ use iceberg::{TableRequirement, TableUpdate};
 
 use self::asked::Asked;
 use self::manifests::Target;
-use self::replace::{Edit, Folder};
+use self::replace::{Batch, Edit, Folder};
 use self::summary::{Change, summary};
+use super::carry::{self, Carried};
 use super::scope::head::{self, Head};
 use super::scope::{self, State};
 use super::store::Store;
@@ -43,8 +46,10 @@ use crate::model::refusal::{Refusal, Refused};
 ///
 /// Invariants checked:
 /// * the table is the plan's, by uuid, and the branch is the plan's;
-/// * [`Plan::check`] holds on the base: every input live and unchanged, the
-///   deletes that apply to the inputs exactly those planned;
+/// * [`Plan::late`] holds on the base: every input live and unchanged, the deletes
+///   that apply to the inputs exactly those planned, but for position deletes that
+///   came since, which may name the rows of planned ones anew. These become position deletes of the outputs in the same commit,
+///   with its own sequence number: see [`carry::over`] for what is proven of them;
 /// * the outputs read as the inputs do, under the base's schema and to the
 ///   equality deletes that came since: no column that they lack is in either;
 /// * rows out = rows in − rows deleted; outputs are new files of the plan's
@@ -77,15 +82,24 @@ pub async fn commit(table: &IcebergTable, plan: &Plan, written: &Written, commit
         return Ok(Outcome::Conflict(Conflict::InputGone { files }));
     };
     let state = scope::read_state(table, &head, &plan.scope).await?;
-    if let Err(conflict) = plan.check(&state.scope_files(&head)) {
-        return Ok(Outcome::Conflict(conflict));
-    }
+    let late = match plan.late(&state.scope_files(&head)) {
+        Ok(late) => late,
+        Err(conflict) => return Ok(Outcome::Conflict(conflict)),
+    };
     let detail = outputs::detail(written)?;
     if let Some(conflict) = outputs::reads_otherwise(table, &state, plan, &detail.columns) {
         return Ok(Outcome::Conflict(conflict));
     }
     let outputs = outputs::entries(table, plan, written, detail)?;
-    let snapshot = build(table, plan, &head, &state, outputs, commit).await?;
+    let carried = match &late {
+        None => Carried::default(),
+        Some(late) => match carry::over(table, late, written, detail, commit).await? {
+            Some(carried) => carried,
+            None => return Ok(Outcome::Conflict(late.conflict())),
+        },
+    };
+    commit.control.carries(carried.rows);
+    let snapshot = build(table, plan, (&head, &state), Added { outputs, deletes: carried.files }, commit).await?;
     commit.control.reached(KillPoint::ManifestsWritten);
     ask(table, snapshot, head.snapshot.snapshot_id(), commit).await
 }
@@ -98,23 +112,29 @@ fn refuse(metadata: &TableMetadata) -> Result<()> {
     Ok(())
 }
 
-/// Writes the manifests and the list of the new snapshot. A function of base,
-/// plan and outputs, but for ids and time.
-async fn build(
-    table: &IcebergTable,
-    plan: &Plan,
-    head: &Head,
-    state: &State,
+/// The files that a commit adds.
+struct Added {
+    /// Data files.
     outputs: Vec<DataFile>,
-    commit: &Commit<'_>,
-) -> Result<Snapshot> {
+    /// Position deletes of them.
+    deletes: Vec<DataFile>,
+}
+
+/// Writes the manifests and the list of the new snapshot. A function of base,
+/// plan and added files, but for ids and time.
+async fn build(table: &IcebergTable, plan: &Plan, base: (&Head, &State), added: Added, commit: &Commit<'_>) -> Result<Snapshot> {
+    let (head, state) = base;
     let metadata = &table.loaded.metadata;
     let sequence = check_sequence(plan, metadata)?;
-    let dangling = dangling::find(table, head, state, plan, !outputs.is_empty()).await?;
-    let change = change(plan, &dangling, &outputs);
+    let dangling = dangling::find(table, head, state, plan, !added.outputs.is_empty()).await?;
+    let change = change(plan, &dangling, &added);
     let inputs: Vec<FileKey> = plan.inputs.iter().map(|f| FileKey { path: f.path.clone(), offset: None }).collect();
     let doomed = replace::by_home(&state.homes, inputs.iter().chain(dangling.iter().map(|d| &d.key)))?;
-    let edit = Edit { doomed, outputs, sequence: plan.sequence_number, spec_id: plan.scope.spec_id };
+    let Added { outputs, deletes } = added;
+    let outputs = Batch { files: outputs, sequence: plan.sequence_number };
+    // they apply to the outputs, which are older
+    let deletes = Batch { files: deletes, sequence };
+    let edit = Edit { doomed, outputs, deletes, spec_id: plan.scope.spec_id };
     let snapshot_id = free_id(metadata, commit.nonce);
     let target = Target { store: Store::new(&table.loaded.io), format: metadata.format_version(), snapshot_id, control: commit.control };
     let folder = Folder::of(table, commit.nonce);
@@ -160,9 +180,10 @@ fn check_sequence(plan: &Plan, metadata: &TableMetadata) -> Result<i64> {
     }
 }
 
-fn change(plan: &Plan, dangling: &[LiveDelete], outputs: &[DataFile]) -> Change {
+fn change(plan: &Plan, dangling: &[LiveDelete], added: &Added) -> Change {
     let mut change = Change::removing(&plan.inputs, dangling);
-    outputs.iter().for_each(|f| change.added.add(f.record_count(), f.file_size_in_bytes()));
+    added.outputs.iter().for_each(|f| change.added.add(f.record_count(), f.file_size_in_bytes()));
+    added.deletes.iter().for_each(|f| change.added_deletes.add(f.record_count(), f.file_size_in_bytes()));
     change.partitions = 1;
     change
 }

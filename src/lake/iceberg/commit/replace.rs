@@ -20,12 +20,30 @@ const AT_ONCE: usize = 8;
 pub struct Edit {
     /// Files to remove, by the place in the head's list of their manifest.
     pub doomed: HashMap<usize, HashSet<FileKey>>,
-    /// Files to add.
-    pub outputs: Vec<DataFile>,
-    /// Their explicit data sequence number.
-    pub sequence: i64,
+    /// Data files to add.
+    pub outputs: Batch,
+    /// Delete files to add.
+    pub deletes: Batch,
     /// Their spec.
     pub spec_id: i32,
+}
+
+/// Files to add.
+pub struct Batch {
+    /// The files.
+    pub files: Vec<DataFile>,
+    /// Their explicit data sequence number.
+    pub sequence: i64,
+}
+
+impl Edit {
+    /// The files to add of a content.
+    fn added(&self, content: ManifestContentType) -> &Batch {
+        match content {
+            ManifestContentType::Data => &self.outputs,
+            ManifestContentType::Deletes => &self.deletes,
+        }
+    }
 }
 
 /// Writes the changed manifests and gives the new list: new manifests first, then
@@ -39,9 +57,12 @@ pub async fn manifests(table: &IcebergTable, head: &Head, edit: Edit, target: &T
     let mut written = Vec::new();
     let mut gone: BTreeSet<usize> = edit.doomed.keys().copied().collect();
     for (content, spec_id) in groups(head, &edit) {
-        let adds = content == ManifestContentType::Data && spec_id == edit.spec_id && !edit.outputs.is_empty();
-        let own = if adds { Some(added(table, &edit)?) } else { None };
-        let joined = joined(head, content, spec_id, &rules, adds);
+        let adds = spec_id == edit.spec_id && !edit.added(content).files.is_empty();
+        let own = if adds { Some(added(table, &edit, content)?) } else { None };
+        let mut joined = joined(head, (content, spec_id), None, adds, |sizes, new| rules.choose(sizes, new));
+        if joined.is_empty() {
+            joined = self::joined(head, (content, spec_id), Some(&edit), adds, |sizes, new| rules.choose_changed(sizes, new));
+        }
         let mut pending = Pending { own, joining: !joined.is_empty(), apart: Vec::new() };
         let (none, mut drafts) = (HashSet::new(), Vec::new());
         for (place, manifest) in of_group(head, content, spec_id) {
@@ -71,7 +92,7 @@ pub async fn manifests(table: &IcebergTable, head: &Head, edit: Edit, target: &T
 
 /// The manifests of one spec and content on their way into new ones.
 struct Pending {
-    /// The one that takes what is joined: it begins with the outputs.
+    /// The one that takes what is joined: it begins with the added files.
     own: Option<Draft>,
     joining: bool,
     apart: Vec<Draft>,
@@ -104,6 +125,7 @@ impl Pending {
 /// Each kind of manifest that changes, data first.
 fn groups(head: &Head, edit: &Edit) -> Vec<(ManifestContentType, i32)> {
     let mut groups = vec![(ManifestContentType::Data, edit.spec_id)];
+    groups.extend((!edit.deletes.files.is_empty()).then_some((ManifestContentType::Deletes, edit.spec_id)));
     let changed = edit.doomed.keys().filter_map(|place| head.manifests.get(*place));
     for group in changed.map(|m| (m.content, m.partition_spec_id)) {
         if !groups.contains(&group) {
@@ -118,17 +140,25 @@ fn of_group(head: &Head, content: ManifestContentType, spec_id: i32) -> impl Ite
     head.manifests.iter().enumerate().filter(move |(_, m)| m.content == content && m.partition_spec_id == spec_id && !head::is_empty(m))
 }
 
-/// The places of the manifests that are joined into one.
-fn joined(head: &Head, content: ManifestContentType, spec_id: i32, rules: &Rules, adds: bool) -> BTreeSet<usize> {
-    let (places, sizes): (Vec<_>, Vec<_>) =
-        of_group(head, content, spec_id).map(|(p, m)| (p, u64::try_from(m.manifest_length).unwrap_or(u64::MAX))).unzip();
-    rules.choose(&sizes, usize::from(adds)).into_iter().filter_map(|at| places.get(at).copied()).collect()
+/// The places of the manifests that are joined into one: among all, or those that an
+/// edit changes.
+fn joined(
+    head: &Head,
+    (content, spec_id): (ManifestContentType, i32),
+    changed: Option<&Edit>,
+    adds: bool,
+    choose: impl Fn(&[u64], usize) -> Vec<usize>,
+) -> BTreeSet<usize> {
+    let group = of_group(head, content, spec_id).filter(|(place, _)| changed.is_none_or(|edit| edit.doomed.contains_key(place)));
+    let (places, sizes): (Vec<_>, Vec<_>) = group.map(|(p, m)| (p, u64::try_from(m.manifest_length).unwrap_or(u64::MAX))).unzip();
+    choose(&sizes, usize::from(adds)).into_iter().filter_map(|at| places.get(at).copied()).collect()
 }
 
-fn added(table: &IcebergTable, edit: &Edit) -> Result<Draft> {
+fn added(table: &IcebergTable, edit: &Edit, content: ManifestContentType) -> Result<Draft> {
     let (schema, spec) = manifests::schema_for(table, edit.spec_id)?;
-    let lines = edit.outputs.iter().map(|f| Line::Added(f.clone(), edit.sequence)).collect();
-    Ok(Draft { content: ManifestContentType::Data, schema, spec, lines })
+    let batch = edit.added(content);
+    let lines = batch.files.iter().map(|f| Line::Added(f.clone(), batch.sequence)).collect();
+    Ok(Draft { content, schema, spec, lines })
 }
 
 /// Names of the files of one try, below the table's metadata folder.

@@ -12,6 +12,8 @@ use crate::model::plan::{ATTEMPT_KEY, INSTANCE_KEY, LiveDelete, LiveFile};
 pub struct Change {
     /// Outputs: files, rows, bytes.
     pub added: Tally,
+    /// Position deletes of outputs: files, positions, bytes.
+    pub added_deletes: Tally,
     /// Inputs: files, rows, bytes.
     pub removed: Tally,
     /// Position deletes that cover nothing any more: files, positions, bytes.
@@ -71,7 +73,8 @@ impl Change {
 /// left out: an absent total is unknown, a wrong one is not.
 pub fn summary(change: &Change, parent: &Summary, manifests: &[ManifestFile], attempt: &str, instance: &str) -> Summary {
     let mut properties = HashMap::from([(ATTEMPT_KEY.to_owned(), attempt.to_owned()), (INSTANCE_KEY.to_owned(), instance.to_owned())]);
-    let Change { added, removed, position_deletes, vectors, equality_deletes, partitions } = change;
+    let Change { added, added_deletes, removed, position_deletes, vectors, equality_deletes, partitions } = change;
+    let added_bytes = added.bytes.saturating_add(added_deletes.bytes);
     let delete_files = position_deletes.files.saturating_add(vectors.files).saturating_add(equality_deletes.files);
     let deletes_bytes = position_deletes.bytes.saturating_add(vectors.bytes).saturating_add(equality_deletes.bytes);
     let removed_bytes = removed.bytes.saturating_add(deletes_bytes);
@@ -81,7 +84,10 @@ pub fn summary(change: &Change, parent: &Summary, manifests: &[ManifestFile], at
         ("deleted-data-files", removed.files),
         ("added-records", added.records),
         ("deleted-records", removed.records),
-        ("added-files-size", added.bytes),
+        ("added-delete-files", added_deletes.files),
+        ("added-position-delete-files", added_deletes.files),
+        ("added-position-deletes", added_deletes.records),
+        ("added-files-size", added_bytes),
         ("removed-files-size", removed_bytes),
         ("removed-delete-files", delete_files),
         ("removed-position-delete-files", position_deletes.files),
@@ -99,9 +105,9 @@ pub fn summary(change: &Change, parent: &Summary, manifests: &[ManifestFile], at
     for (name, plus, minus, counted) in [
         ("total-data-files", added.files, removed.files, counted.data_files),
         ("total-records", added.records, removed.records, counted.records),
-        ("total-delete-files", 0, delete_files, counted.delete_files),
-        ("total-files-size", added.bytes, removed_bytes, None),
-        ("total-position-deletes", 0, positions, None),
+        ("total-delete-files", added_deletes.files, delete_files, counted.delete_files),
+        ("total-files-size", added_bytes, removed_bytes, None),
+        ("total-position-deletes", added_deletes.records, positions, None),
         ("total-equality-deletes", 0, equality_deletes.records, None),
     ] {
         let before = parent.additional_properties.get(name).and_then(|v| v.parse::<u64>().ok());
@@ -148,6 +154,7 @@ mod tests {
         let t = |files, records, bytes| Tally { files, records, bytes };
         Change {
             added: t(1, 200, 900),
+            added_deletes: t(1, 3, 20),
             removed: t(4, 201, 1000),
             position_deletes: t(1, 1, 30),
             vectors: t(0, 0, 0),
@@ -168,9 +175,11 @@ mod tests {
         ]);
         let made = summary(&change(), &parent, &[], "a-1", "i-1").additional_properties;
         let of = |k: &str| made.get(k).map(String::as_str);
-        assert_eq!([of("total-data-files"), of("total-records"), of("total-delete-files")], [Some("7"), Some("999"), Some("0")]);
-        assert_eq!([of("total-files-size"), of("removed-files-size")], [Some("4900"), Some("1100")]);
-        assert_eq!([of("total-position-deletes"), of("total-equality-deletes")], [Some("0"), Some("4")]);
+        assert_eq!([of("total-data-files"), of("total-records"), of("total-delete-files")], [Some("7"), Some("999"), Some("1")]);
+        assert_eq!([of("total-files-size"), of("removed-files-size"), of("added-files-size")], [Some("4920"), Some("1100"), Some("920")]);
+        assert_eq!([of("total-position-deletes"), of("total-equality-deletes")], [Some("3"), Some("4")]);
+        let added = ["added-delete-files", "added-position-delete-files", "added-position-deletes"].map(of);
+        assert_eq!(added, [Some("1"), Some("1"), Some("3")]);
         assert_eq!(
             [of("removed-delete-files"), of("removed-equality-delete-files"), of("removed-equality-deletes")],
             [Some("3"), Some("2"), Some("5")]
@@ -182,7 +191,7 @@ mod tests {
     fn a_vector_counts_as_a_delete_file_of_positions_and_under_its_own_name() {
         let vectors = Tally { files: 2, records: 9, bytes: 80 };
         let parent = parent(&[("total-delete-files", "3"), ("total-position-deletes", "10"), ("total-files-size", "5000")]);
-        let made = summary(&Change { vectors, ..change() }, &parent, &[], "a", "i").additional_properties;
+        let made = summary(&Change { vectors, added_deletes: Tally::default(), ..change() }, &parent, &[], "a", "i").additional_properties;
         let of = |k: &str| made.get(k).map(String::as_str);
         assert_eq!(
             [of("removed-dvs"), of("removed-position-delete-files"), of("removed-position-deletes")],

@@ -38,6 +38,12 @@ pub fn position_bytes(memory: u64) -> u64 {
     memory / 8
 }
 
+/// The share of a plan's memory that the rows which a rewrite left out may take
+/// until its commit.
+pub fn left_out_bytes(memory: u64) -> u64 {
+    memory / 16
+}
+
 /// The share of a plan's memory that the keys of equality deletes may take.
 pub fn key_bytes(memory: u64) -> u64 {
     memory / 8 * 3

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use iceberg::io::{FileIO, FileRead};
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, RowSelection};
 use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStream};
 use parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
 use parquet::basic::Type as Physical;
@@ -236,6 +236,26 @@ impl ParquetFile {
             .with_row_groups(vec![group])
             .with_projection(mask)
             .with_batch_size(batch_rows)
+            .build()
+            .map_err(|error| Error::damaged(&self.path, error))
+    }
+
+    /// As [`ParquetFile::stream`], of the selected rows alone.
+    ///
+    /// Errs as [`ParquetFile::stream`].
+    pub fn picked(
+        &self,
+        group: usize,
+        leaves: &[usize],
+        batch_rows: usize,
+        rows: RowSelection,
+    ) -> Result<ParquetRecordBatchStream<FileReader>> {
+        let mask = ProjectionMask::leaves(self.footer.parquet_schema(), leaves.iter().copied());
+        ParquetRecordBatchStreamBuilder::new_with_metadata(self.reader.clone(), self.footer.clone())
+            .with_row_groups(vec![group])
+            .with_projection(mask)
+            .with_batch_size(batch_rows)
+            .with_row_selection(rows)
             .build()
             .map_err(|error| Error::damaged(&self.path, error))
     }

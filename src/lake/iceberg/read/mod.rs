@@ -17,7 +17,8 @@ pub mod live;
 mod lockstep;
 pub mod manifests;
 pub mod partition;
-mod position;
+pub mod picked;
+pub mod position;
 mod project;
 mod projector;
 mod rows;
@@ -29,6 +30,7 @@ mod window;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
+use roaring::RoaringTreemap;
 
 pub use batches::batch_rows;
 pub use convert::key as key_column;
@@ -89,6 +91,8 @@ pub struct ReadSummary {
     pub rows_deleted_by_position: u64,
     /// Bytes fetched from the store.
     pub bytes_read: u64,
+    /// The rows left out of each input; `None` when they are not told.
+    pub deleted: Option<Vec<RoaringTreemap>>,
     /// One entry a leaf column, in schema order, over the live rows.
     pub columns: Vec<ColumnHash>,
 }

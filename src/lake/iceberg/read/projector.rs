@@ -13,7 +13,7 @@ use super::identify::{FileFields, identify};
 use super::partition;
 use super::project::project;
 use super::rows::name_mapping;
-use super::scan::{Opened, Root};
+use super::scan::{ALL_GROUPS, Opened, Root};
 use super::schema::field_id;
 use crate::lake::iceberg::table::IcebergTable;
 use crate::lake::{Error, Result};
@@ -49,7 +49,7 @@ impl Projector {
         };
         *last = Some((Arc::clone(file.schema()), Arc::clone(&columns)));
         drop(last);
-        Ok(Opened { file, keyed, columns, input: Some(input) })
+        Ok(Opened { file, keyed, columns, input: Some(input), groups: ALL_GROUPS })
     }
 
     fn columns(&self, file: &ParquetFile) -> Result<Vec<Root>> {

@@ -6,9 +6,10 @@ use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::{Field, SchemaRef};
 use async_trait::async_trait;
 use iceberg::spec::{DEFAULT_SCHEMA_NAME_MAPPING, NameMapping};
+use roaring::RoaringTreemap;
 
 use super::batches::group_rows;
-use super::deleted::{key_bytes, position_bytes};
+use super::deleted::{key_bytes, left_out_bytes, position_bytes};
 use super::equality::{self, KeySet};
 use super::file::{ParquetFile, Store};
 use super::identify::identify;
@@ -41,6 +42,10 @@ pub struct Reader<'a> {
     kinds: HashMap<&'a FileKey, Content>,
     hasher: ColumnHasher,
     summary: ReadSummary,
+    /// The rows left out of each input, and the bytes that those of the inputs read
+    /// take; `None` once they take too much memory.
+    left_out: Option<Vec<RoaringTreemap>>,
+    left_out_bytes: u64,
     /// The input to open next.
     next_input: usize,
     current: Option<Current>,
@@ -112,6 +117,8 @@ impl<'a> Reader<'a> {
             schema: if lineage { lineage::with_columns(&columns) } else { columns },
             lineage,
             summary: ReadSummary::default(),
+            left_out: Some(vec![RoaringTreemap::new(); plan.inputs.len()]),
+            left_out_bytes: 0,
             next_input: 0,
             current: None,
             told: 0,
@@ -162,6 +169,11 @@ impl<'a> Reader<'a> {
             }
         }
         let kept = live.iter().filter(|l| **l).count();
+        if kept < live.len()
+            && let Some(rows) = self.left_out.as_mut().and_then(|all| all.get_mut(current.input))
+        {
+            rows.extend((first..).zip(&live).filter(|(_, live)| !**live).map(|(row, _)| row));
+        }
         self.summary.rows_deleted += count - u64::try_from(kept).unwrap_or(0);
         if kept == 0 {
             return Ok(None);
@@ -183,6 +195,15 @@ impl<'a> Reader<'a> {
         let batch = if self.lineage { fill(&batch, input, first, live).map_err(damaged)? } else { batch };
         self.hasher.update(&batch).map_err(damaged)?;
         Ok(batch)
+    }
+
+    /// Lets go of the rows that were left out when those of an input are too many.
+    fn bound_left_out(&mut self, input: usize) {
+        let bytes = self.left_out.as_ref().and_then(|all| all.get(input)).map_or(0, RoaringTreemap::serialized_size);
+        self.left_out_bytes = self.left_out_bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
+        if self.left_out_bytes > left_out_bytes(self.plan.bound.memory) {
+            self.left_out = None;
+        }
     }
 
     fn tell(&mut self, rows: u64) {
@@ -216,7 +237,9 @@ impl RowSource for Reader<'_> {
                 }
                 None => {
                     current.check_whole(&self.plan.inputs)?;
+                    let input = current.input;
                     self.current = None;
+                    self.bound_left_out(input);
                 }
             }
         }
@@ -227,7 +250,7 @@ impl RowSource for Reader<'_> {
     }
 
     fn finish(self: Box<Self>) -> ReadSummary {
-        ReadSummary { bytes_read: self.store.fetched(), columns: self.hasher.finish(), ..self.summary }
+        ReadSummary { bytes_read: self.store.fetched(), columns: self.hasher.finish(), deleted: self.left_out, ..self.summary }
     }
 }
 

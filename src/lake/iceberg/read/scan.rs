@@ -69,7 +69,12 @@ pub struct Opened {
     pub columns: Arc<Vec<Root>>,
     /// Its place among the plan's inputs, where deletes may apply.
     pub input: Option<usize>,
+    /// The row groups to read.
+    pub groups: Range<usize>,
 }
+
+/// All row groups of a file.
+pub const ALL_GROUPS: Range<usize> = 0..usize::MAX;
 
 /// How a consumer's column is read of a file.
 pub struct Root {
@@ -186,7 +191,7 @@ impl<'a> Scan<'a> {
             let (group, rows, first) = (current.group, group_rows(meta), current.rows);
             current.group += 1;
             current.rows = current.rows.saturating_add(rows);
-            if rows == 0 {
+            if rows == 0 || !current.file.groups.contains(&group) {
                 continue;
             }
             let file = Arc::clone(&current.file);

@@ -1,5 +1,7 @@
 //! Which way outputs are made: a pure function of plan, schema and footers.
 
+use std::collections::BTreeMap;
+
 use parquet::basic::{ColumnOrder, Compression, Encoding};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::schema::types::SchemaDescriptor;
@@ -18,6 +20,19 @@ pub struct Choice {
     pub path: Path,
     /// The finding.
     pub reason: String,
+    /// Where pages are joined: the places of the inputs whose pages cannot be,
+    /// ascending. They are decoded and encoded by themselves, then joined with the
+    /// others.
+    pub odd: Vec<usize>,
+    /// Where pages are joined: the columns that are encoded anew all the same.
+    pub anew: Vec<usize>,
+}
+
+impl Choice {
+    /// A way for all files and columns alike.
+    pub fn whole(path: Path, reason: String) -> Self {
+        Self { path, reason, odd: Vec::new(), anew: Vec::new() }
+    }
 }
 
 /// Row groups of at least this many rows scan as fast as larger ones.
@@ -28,6 +43,11 @@ const HEALTHY_BYTES: u64 = 64 << 20;
 
 /// Bytes that the row ids of a row take in memory, and their pages.
 const LINEAGE_BYTES: u64 = 24;
+/// The share of a plan's memory that odd files may take as they are encoded by
+/// themselves: they are held until they are joined.
+pub const ODD_SHARE: u64 = 8;
+/// The share that bloom filters of joined row groups may take.
+const BLOOM_SHARE: u64 = 16;
 
 /// What the plan alone decides: `Err` with the reason to encode anew.
 pub fn by_plan(sorted: bool) -> Result<(), String> {
@@ -44,6 +64,8 @@ pub struct Asked {
     pub codec: Option<Compression>,
     /// Field ids of the columns that are to have bloom filters.
     pub blooms: Vec<i32>,
+    /// Bytes that one of these may take.
+    pub bloom_bytes: u64,
     /// Bytes at which it ends row groups, where it names them.
     pub row_group: Option<u64>,
     /// Field ids of the columns that are to have no statistics.
@@ -58,7 +80,8 @@ impl Asked {
         let codec = properties.codec_is_set.then_some(properties.compression);
         let row_group = properties.row_group_is_set.then_some(properties.row_group_bytes);
         let blooms = properties.blooms.keys().copied().collect();
-        Self { codec, blooms, row_group, no_statistics: properties.no_statistics.clone(), lineage: false }
+        let bloom_bytes = properties.bloom_max_bytes;
+        Self { codec, blooms, bloom_bytes, row_group, no_statistics: properties.no_statistics.clone(), lineage: false }
     }
 
     /// The same, of a table whose rows keep their lineage, or not.
@@ -69,89 +92,161 @@ impl Asked {
 
 /// What the footers of all inputs decide. `inputs` pairs each with its path.
 pub fn by_footers(plan: &Plan, table: &SchemaDescriptor, asked: &Asked, inputs: &[(&str, &ParquetMetaData)]) -> Choice {
-    let total = match copied(plan, table, asked, inputs) {
-        Ok(total) => total,
-        Err(reason) => return Choice { path: Path::ReEncode, reason },
+    let Some(model) = model(table, asked.lineage, inputs) else {
+        return Choice::whole(Path::ReEncode, "there is no input".into());
     };
+    let mut odd = Odd::default();
+    for (number, input) in inputs.iter().enumerate() {
+        odd.unless(number, copied(plan, (table, model), asked, *input));
+    }
+    if odd.0.len() == inputs.len() || odd.costs_lineage(asked) {
+        return Choice::whole(Path::ReEncode, odd.first());
+    }
+    let others = || inputs.iter().enumerate().filter(|(number, _)| !odd.has(*number)).map(|(_, input)| *input);
+    let total = Total::of(others().map(|(_, footer)| footer));
     let cut = plan.inputs.iter().filter(|file| !file.deletes.is_empty()).count();
-    let (finding, deletes) = match (total.healthy().and_then(|()| as_asked(asked, inputs)), cut) {
-        (Ok(()), 0) => {
-            return Choice { path: Path::Splice, reason: format!("{} row groups of {total}, one schema, no deletes", total.groups) };
+    let (finding, deletes) = match (total.healthy().and_then(|()| as_asked(asked, others())), cut) {
+        (Ok(()), 0) if odd.0.is_empty() => {
+            return Choice::whole(Path::Splice, format!("{total}, one schema, no deletes"));
         }
+        (Ok(()), 0) => (odd.first(), "no deletes".to_owned()),
         (Err(small), 0) => (small, "no deletes".to_owned()),
         (_, cut) => {
             let deletes = format!("deletes apply to {cut} of {} files", plan.inputs.len());
             (deletes, "pages that can be cut".into())
         }
     };
-    match joined(plan, asked, table.num_columns(), inputs) {
-        Ok(()) => Choice { path: Path::RePack, reason: format!("{finding}; one schema, {deletes}") },
-        Err(why) => Choice { path: Path::ReEncode, reason: format!("{finding}; {why}") },
+    match joined(plan, (table, model), asked, inputs, odd) {
+        Ok((odd, anew)) => {
+            let mut reason = format!("{finding}; one schema, {deletes}");
+            if !odd.0.is_empty() {
+                reason.push_str(&format!("; {} of {} files are decoded first: {}", odd.0.len(), inputs.len(), odd.first()));
+            }
+            if !anew.is_empty() {
+                reason.push_str(&format!("; {} columns are encoded anew: the table wants bloom filters", anew.len()));
+            }
+            Choice { path: Path::RePack, reason, odd: odd.0.into_keys().collect(), anew }
+        }
+        Err(why) => Choice::whole(Path::ReEncode, format!("{finding}; {why}")),
     }
 }
 
-/// The row groups of all inputs together.
+/// Inputs whose pages cannot be taken over, with the reasons.
+#[derive(Default)]
+struct Odd(BTreeMap<usize, String>);
+
+impl Odd {
+    fn unless(&mut self, number: usize, fits: Result<(), String>) {
+        if let Err(why) = fits {
+            self.0.insert(number, why);
+        }
+    }
+
+    fn has(&self, number: usize) -> bool {
+        self.0.contains_key(&number)
+    }
+
+    /// Whether there are any, and rows are told apart by where they stand in their
+    /// files: those of odd ones are put elsewhere before they are joined.
+    fn costs_lineage(&self, asked: &Asked) -> bool {
+        asked.lineage && !self.0.is_empty()
+    }
+
+    fn first(&self) -> String {
+        self.0.values().next().cloned().unwrap_or_default()
+    }
+}
+
+/// The way in which most files spell the table's schema: the pages of all of them
+/// are joined under one.
+///
+/// `lineage`: columns of lineage behind the table's make no difference.
+pub fn model<'a>(table: &SchemaDescriptor, lineage: bool, inputs: &[(&str, &'a ParquetMetaData)]) -> Option<&'a SchemaDescriptor> {
+    let mut spellings: Vec<(&SchemaDescriptor, usize)> = Vec::new();
+    for (_, footer) in inputs {
+        let schema = footer.file_metadata().schema_descr();
+        match spellings.iter_mut().find(|(other, _)| spelled_alike(schema, other, lineage)) {
+            Some((_, count)) => *count += 1,
+            None if schema::difference(table, schema, lineage).is_none() => spellings.push((schema, 1)),
+            None => {}
+        }
+    }
+    let most = spellings.iter().map(|(_, count)| *count).max();
+    let first = || inputs.first().map(|(_, footer)| footer.file_metadata().schema_descr());
+    spellings.iter().find(|(_, count)| Some(*count) == most).map(|(schema, _)| *schema).or_else(first)
+}
+
+/// Whether two files have the same columns, those of lineage aside where these count
+/// for nothing: they are not copied.
+fn spelled_alike(a: &SchemaDescriptor, b: &SchemaDescriptor, lineage: bool) -> bool {
+    match lineage {
+        true => lineage::table_columns(a.root_schema()) == lineage::table_columns(b.root_schema()),
+        false => a.root_schema().get_fields() == b.root_schema().get_fields(),
+    }
+}
+
+/// The row groups of some inputs together.
 #[derive(Default)]
 struct Total {
     groups: u64,
     rows: u64,
     bytes: u64,
+    /// Those that scan worse than larger ones would.
+    small: u64,
 }
 
 impl Total {
-    fn rows(&self) -> u64 {
-        self.rows / self.groups.max(1)
-    }
-
-    fn bytes(&self) -> u64 {
-        self.bytes / self.groups.max(1)
-    }
-
-    fn healthy(&self) -> Result<(), String> {
-        if self.rows() >= HEALTHY_ROWS || self.bytes() >= HEALTHY_BYTES {
-            return Ok(());
+    fn of<'a>(footers: impl Iterator<Item = &'a ParquetMetaData>) -> Self {
+        let mut total = Self::default();
+        for group in footers.flat_map(|footer| footer.row_groups()).filter(|group| group.num_rows() > 0) {
+            let (rows, bytes) = (u64::try_from(group.num_rows()).unwrap_or(0), u64::try_from(group.compressed_size()).unwrap_or(0));
+            total.groups += 1;
+            total.rows = total.rows.saturating_add(rows);
+            total.bytes = total.bytes.saturating_add(bytes);
+            total.small += u64::from(rows < HEALTHY_ROWS && bytes < HEALTHY_BYTES);
         }
-        Err(format!("row groups hold {self}, fewer than {HEALTHY_ROWS} and {HEALTHY_BYTES}"))
+        total
+    }
+
+    /// Whether every one of them is: many good ones do not mend a small one.
+    fn healthy(&self) -> Result<(), String> {
+        match self.small {
+            0 => Ok(()),
+            small => Err(format!("{small} of {self}, hold fewer than {HEALTHY_ROWS} rows and {HEALTHY_BYTES} bytes")),
+        }
     }
 }
 
 impl std::fmt::Display for Total {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} rows and {} bytes on average", self.rows(), self.bytes())
+        let groups = self.groups.max(1);
+        write!(f, "{} row groups of {} rows and {} bytes on average", self.groups, self.rows / groups, self.bytes / groups)
     }
 }
 
-/// Whether pages can be taken over at all.
-fn copied(plan: &Plan, table: &SchemaDescriptor, asked: &Asked, inputs: &[(&str, &ParquetMetaData)]) -> Result<Total, String> {
-    let Some((_, first)) = inputs.first() else { return Err("there is no input".into()) };
-    let first = first.file_metadata().schema_descr();
-    let mut total = Total::default();
-    for (path, footer) in inputs {
-        let said = |why: String| format!("{path}: {why}");
-        let file = footer.file_metadata();
-        if let Some(why) = trust::distrust(file.created_by()) {
-            return Err(said(why));
-        }
-        if let Some(why) = schema::difference(table, file.schema_descr(), asked.lineage) {
-            return Err(said(why));
-        }
-        // those of lineage are not copied
-        if lineage::table_columns(file.schema_descr().root_schema()) != lineage::table_columns(first.root_schema()) {
-            return Err(said("its schema is spelled differently from the first input's".into()));
-        }
-        for group in footer.row_groups() {
-            if asked.lineage {
-                told(group, plan.bound.memory).map_err(said)?;
-            }
-            for chunk in group.columns().iter().take(table.num_columns()) {
-                movable(chunk, plan.bound.memory).map_err(|why| said(format!("column {}: {why}", chunk.column_path())))?;
-            }
-            total.groups += 1;
-            total.rows = total.rows.saturating_add(u64::try_from(group.num_rows()).unwrap_or(0));
-            total.bytes = total.bytes.saturating_add(u64::try_from(group.compressed_size()).unwrap_or(0));
-        }
+/// Whether pages of a file can be taken over at all.
+fn copied(
+    plan: &Plan,
+    (table, model): (&SchemaDescriptor, &SchemaDescriptor),
+    asked: &Asked,
+    (path, footer): (&str, &ParquetMetaData),
+) -> Result<(), String> {
+    let said = |why: String| format!("{path}: {why}");
+    let file = footer.file_metadata();
+    if let Some(why) = trust::distrust(file.created_by()) {
+        return Err(said(why));
     }
-    Ok(total)
+    if let Some(why) = schema::difference(table, file.schema_descr(), asked.lineage) {
+        return Err(said(why));
+    }
+    if !spelled_alike(file.schema_descr(), model, asked.lineage) {
+        return Err(said("its schema is spelled differently from most inputs'".into()));
+    }
+    if asked.lineage {
+        footer.row_groups().iter().try_for_each(|group| told(group, plan.bound.memory)).map_err(said)?;
+    }
+    let mut chunks = footer.row_groups().iter().flat_map(|group| group.columns().iter().take(table.num_columns()));
+    chunks.try_for_each(|chunk| movable(chunk, plan.bound.memory).map_err(|why| said(format!("column {}: {why}", chunk.column_path()))))
 }
 
 /// Whether the lineage of a row group's rows fits into memory beside its pages.
@@ -163,20 +258,57 @@ fn told(group: &RowGroupMetaData, memory: u64) -> Result<(), String> {
     }
 }
 
-/// Whether row groups can be joined page by page.
-fn joined(plan: &Plan, asked: &Asked, columns: usize, inputs: &[(&str, &ParquetMetaData)]) -> Result<(), String> {
-    if !asked.blooms.is_empty() {
+/// Whether row groups can be joined page by page: which files cannot and have to be
+/// encoded by themselves first, and which columns are encoded anew.
+///
+/// Errs with the reason to encode everything anew.
+fn joined(
+    plan: &Plan,
+    (table, model): (&SchemaDescriptor, &SchemaDescriptor),
+    asked: &Asked,
+    inputs: &[(&str, &ParquetMetaData)],
+    mut odd: Odd,
+) -> Result<(Odd, Vec<usize>), String> {
+    let wanted = |column: &usize| {
+        let id = model.column(*column).self_type().get_basic_info().clone();
+        id.has_id() && asked.blooms.contains(&id.id())
+    };
+    let columns = table.num_columns();
+    let anew: Vec<usize> = (0..columns).filter(wanted).collect();
+    let blooms = (anew.len() as u64).saturating_mul(asked.bloom_bytes);
+    if anew.len() == columns || blooms > plan.bound.memory / BLOOM_SHARE {
         return Err("the table wants bloom filters".into());
     }
-    for (number, (path, footer)) in inputs.iter().enumerate() {
+    for (number, input) in inputs.iter().enumerate().filter(|(number, _)| !odd.0.contains_key(number)).collect::<Vec<_>>() {
         let cut = plan.inputs.get(number).is_some_and(|file| !file.deletes.is_empty());
-        for group in footer.row_groups().iter().filter(|group| group.num_rows() > 0) {
-            held(group, plan.bound.memory)
-                .map_err(|bytes| format!("{path}: {bytes} bytes of a row group would have to be held in memory"))?;
-            unasked(asked, group).map_err(|why| format!("{path}: {why}"))?;
-            for chunk in group.columns().iter().take(columns) {
-                joinable(chunk, cut).map_err(|why| format!("{path}: column {}: {why}", chunk.column_path()))?;
-            }
+        odd.unless(number, joins(plan, (asked, columns), *input, cut));
+    }
+    if odd.0.is_empty() {
+        return Ok((odd, anew));
+    }
+    let bytes = odd.0.keys().filter_map(|number| plan.inputs.get(*number)).map(|file| file.bytes).fold(0, u64::saturating_add);
+    if odd.0.len() == inputs.len() || odd.costs_lineage(asked) || bytes > plan.bound.memory / ODD_SHARE || !same_levels(table, model) {
+        return Err(odd.first());
+    }
+    Ok((odd, anew))
+}
+
+/// Whether columns nest alike: rows encoded as the table's may then stand beside the
+/// pages of files of this schema.
+fn same_levels(table: &SchemaDescriptor, model: &SchemaDescriptor) -> bool {
+    let levels = |schema: &SchemaDescriptor| -> Vec<(i16, i16)> {
+        schema.columns().iter().map(|column| (column.max_def_level(), column.max_rep_level())).collect()
+    };
+    levels(table) == levels(model)
+}
+
+/// Whether the first so many columns of a file's row groups can be joined page by page.
+fn joins(plan: &Plan, (asked, columns): (&Asked, usize), (path, footer): (&str, &ParquetMetaData), cut: bool) -> Result<(), String> {
+    for group in footer.row_groups().iter().filter(|group| group.num_rows() > 0) {
+        held(group, plan.bound.memory).map_err(|bytes| format!("{path}: {bytes} bytes of a row group would have to be held in memory"))?;
+        unasked(asked, group).map_err(|why| format!("{path}: {why}"))?;
+        for chunk in group.columns().iter().take(columns) {
+            joinable(chunk, cut).map_err(|why| format!("{path}: column {}: {why}", chunk.column_path()))?;
         }
     }
     Ok(())
@@ -232,7 +364,7 @@ fn unasked(asked: &Asked, group: &RowGroupMetaData) -> Result<(), String> {
 /// Whether row groups can stay as they are: they have the codec and the bloom
 /// filters that the table asks for and nothing that it does not want, and their
 /// statistics mean what the output would say of them.
-fn as_asked(asked: &Asked, inputs: &[(&str, &ParquetMetaData)]) -> Result<(), String> {
+fn as_asked<'a>(asked: &Asked, inputs: impl Iterator<Item = (&'a str, &'a ParquetMetaData)>) -> Result<(), String> {
     for (path, footer) in inputs {
         if !orders_defined(footer) {
             return Err(format!("{path}: it does not define the order of its columns"));
@@ -270,7 +402,9 @@ pub fn orders_defined(footer: &ParquetMetaData) -> bool {
 }
 
 /// Whether a column chunk can be copied whole.
-fn movable(chunk: &ColumnChunkMetaData, memory: u64) -> Result<(), String> {
+///
+/// Errs with what stands against it.
+pub fn movable(chunk: &ColumnChunkMetaData, memory: u64) -> Result<(), String> {
     if chunk.file_path().is_some_and(|path| !path.is_empty()) {
         return Err("its pages lie in another file".into());
     }

@@ -2,10 +2,14 @@
 
 mod file;
 
+use std::collections::HashMap;
+
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use bytes::Bytes;
 use parquet::arrow::ArrowSchemaConverter;
 use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
 use parquet::schema::types::SchemaDescriptor;
 
 use self::file::{Cause, Encoded, Encoder, Flushed, Limits};
@@ -17,6 +21,7 @@ use crate::lake::iceberg::read::{ReadSummary, RowSource};
 use crate::lake::{Error, Result};
 use crate::model::file::Content;
 use crate::model::refusal::{Refusal, Refused};
+use crate::parquet::tap::{SMALL_PIECE, Tap};
 
 /// Share of half a row group's memory that one column takes, values or none.
 const COLUMN_BYTES: u64 = 6 << 10;
@@ -42,6 +47,51 @@ pub async fn write(job: &Job<'_>, mut source: Box<dyn RowSource + '_>) -> Result
     }
     let made = stream.end().await?;
     Ok((made, source.finish()))
+}
+
+/// As the table asks for it, for files of a schema; without one that is the table's.
+pub fn properties(job: &Job<'_>, schema: Option<&SchemaDescriptor>) -> WriterProperties {
+    let bounds = Bounds {
+        row_bytes: job.plan.input_bytes() / job.plan.input_records().max(1),
+        dictionaries: usize::try_from(group_memory(job) / 2 / DICTIONARY_BYTES).unwrap_or(usize::MAX),
+    };
+    job.properties.writer(schema.unwrap_or(&job.written), &job.modes, bounds, &job.schema_text)
+}
+
+/// Encodes the rows of a source as a file of a schema that nests as the table's,
+/// which is kept in memory; `None` when it takes more than `most` bytes. Also the
+/// NaNs of its columns.
+///
+/// Memory held: as by [`write`], and the file.
+pub async fn hold(
+    job: &Job<'_>,
+    schema: &SchemaDescriptor,
+    source: &mut (dyn RowSource + '_),
+    most: u64,
+) -> Result<Option<(Bytes, HashMap<i32, u64>)>> {
+    admit(job, &source.schema())?;
+    same_levels(&source.schema(), schema)?;
+    let limits = Limits { memory: group_memory(job), row_group: job.properties.row_group_bytes };
+    let (tap, place) = (Tap::with_pieces(SMALL_PIECE), "a file in memory");
+    let mut encoder = Encoder::new(tap.clone(), source.schema(), schema, properties(job, Some(schema)), limits, Flushed::default())
+        .map_err(|e| broken(place, e))?;
+    let mut bytes = Vec::new();
+    while let Some(batch) = source.next().await? {
+        job.control.check()?;
+        encoder = blocking(place, move || encoder.push(batch)).await?;
+        while let Some(piece) = tap.next_piece() {
+            bytes.extend_from_slice(&piece);
+        }
+        if bytes.len() as u64 > most {
+            return Ok(None);
+        }
+    }
+    let (_, nans) = blocking(place, move || encoder.end()).await?;
+    while let Some(piece) = tap.next_piece() {
+        bytes.extend_from_slice(&piece);
+    }
+    bytes.extend_from_slice(&tap.rest());
+    Ok((bytes.len() as u64 <= most).then(|| (bytes.into(), nans)))
 }
 
 /// Memory for the row group in progress.
@@ -112,11 +162,7 @@ impl<'a> Stream<'a> {
 
     async fn begin(&mut self) -> Result<(Sink<'a>, Encoder)> {
         let sink = self.job.begin(self.made.len()).await?;
-        let bounds = Bounds {
-            row_bytes: self.job.plan.input_bytes() / self.job.plan.input_records().max(1),
-            dictionaries: usize::try_from(self.limits.memory / 2 / DICTIONARY_BYTES).unwrap_or(usize::MAX),
-        };
-        let properties = self.job.properties.writer(&self.job.written, &self.job.modes, bounds, &self.job.schema_text);
+        let properties = properties(self.job, None);
         let encoder = Encoder::new(sink.tap(), self.schema.clone(), &self.job.written, properties, self.limits, self.flushed);
         let encoder = encoder.map_err(|e| broken(sink.path(), e))?;
         Ok((sink, encoder))

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::job::Job;
-use super::{choose, encode, room, space};
+use super::{choose, encode, odd, room, space};
 use crate::lake::iceberg::read;
 use crate::lake::iceberg::table::IcebergTable;
 use crate::lake::{Control, Error, Result};
@@ -25,7 +25,14 @@ pub async fn run(table: &IcebergTable, plan: &Plan) -> Result<()> {
     let (choice, _) = choose(&job).await?;
     match choice.path {
         Path::Splice => Ok(()),
-        Path::RePack => read::foresee::deletes(table, plan).await,
+        Path::RePack => {
+            if !choice.odd.is_empty() {
+                let odd = odd::alone(plan, &choice.odd);
+                read::foresee::rows(table, &odd, |schema| encode::admit(&job, schema)).await?;
+            }
+            let others: Vec<usize> = (0..plan.inputs.len()).filter(|place| !choice.odd.contains(place)).collect();
+            read::foresee::deletes(table, &odd::alone(plan, &others)).await
+        }
         Path::ReEncode => read::foresee::rows(table, plan, |schema| encode::admit(&job, schema)).await,
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt};
@@ -76,11 +77,7 @@ impl Input {
     async fn open(io: &FileIO, file: &LiveFile) -> Result<Self> {
         let failed = |e| Error::unreachable(format!("opening {}", file.path), e);
         let reader = io.new_input(&*file.path).map_err(failed)?.reader().await.map_err(failed)?;
-        let parser = ParquetMetaDataReader::new()
-            .with_page_index_policy(PageIndexPolicy::Optional)
-            .with_metadata_options(Some(ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false)))
-            .with_prefetch_hint(Some(FOOTER_GUESS));
-        let footer = match parser.load_and_finish(Fetch(reader.as_ref()), file.bytes).await {
+        let footer = match parser().load_and_finish(Fetch(reader.as_ref()), file.bytes).await {
             Ok(footer) => footer,
             Err(ParquetError::External(cause)) => return Err(Error::unreachable(format!("reading {}", file.path), anyhow::anyhow!(cause))),
             Err(error) => return Err(Error::damaged(&file.path, error)),
@@ -95,6 +92,14 @@ impl Input {
         Ok(Self { path: file.path.to_string(), footer, size: file.bytes, reader })
     }
 
+    /// The same input, its rows encoded otherwise and held in memory.
+    ///
+    /// Errs refused `Damaged` when the bytes are no file.
+    pub fn held(path: &str, bytes: Bytes) -> Result<Self> {
+        let footer = parser().parse_and_finish(&bytes).map_err(|e| Error::damaged(path, e))?;
+        Ok(Self { path: path.to_owned(), footer, size: bytes.len() as u64, reader: Box::new(Held(bytes)) })
+    }
+
     /// The file's bytes in a range, all of them.
     pub async fn bytes(&self, range: Range<u64>) -> Result<Bytes> {
         if range.start > range.end || range.end > self.size {
@@ -103,6 +108,25 @@ impl Input {
         let length = range.end.saturating_sub(range.start);
         let read = self.reader.read(range).await.map_err(|e| Error::unreachable(format!("reading {}", self.path), e))?;
         if read.len() as u64 == length { Ok(read) } else { Err(Error::damaged(&self.path, "it ends before its pages do")) }
+    }
+}
+
+/// Reads footers, with all that they tell.
+fn parser() -> ParquetMetaDataReader {
+    ParquetMetaDataReader::new()
+        .with_page_index_policy(PageIndexPolicy::Optional)
+        .with_metadata_options(Some(ParquetMetaDataOptions::new().with_encoding_stats_as_mask(false)))
+        .with_prefetch_hint(Some(FOOTER_GUESS))
+}
+
+/// A file in memory.
+struct Held(Bytes);
+
+#[async_trait]
+impl FileRead for Held {
+    async fn read(&self, range: Range<u64>) -> iceberg::Result<Bytes> {
+        let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(self.0.len());
+        Ok(self.0.slice(place(range.start)..place(range.end)))
     }
 }
 

@@ -8,6 +8,7 @@ mod human;
 pub mod input;
 pub mod job;
 mod lineage;
+mod odd;
 mod parts;
 pub mod place;
 pub mod repack;
@@ -16,14 +17,19 @@ mod sink;
 mod space;
 pub mod splice;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use iceberg::spec::DataFile;
+use parquet::file::metadata::ParquetMetaData;
+use parquet::schema::types::SchemaDescriptor;
+use roaring::RoaringTreemap;
 
 use self::choose::{Asked, Choice};
 use self::input::Input;
 use self::job::{Job, Made};
 use self::repack::Packed;
+use super::carry;
 use super::columns::Columns;
 use super::read::deleted::{self, Deleted};
 use super::read::{self, ReadSummary};
@@ -42,6 +48,10 @@ pub struct Detail {
     pub read: Option<ReadSummary>,
     /// The columns that the outputs have.
     pub columns: Columns,
+    /// The rows left out of each input; an input of which nothing is told lost none.
+    /// With the rows of the outputs this says where every row went. `None` where it
+    /// takes too much memory to be kept.
+    pub deleted: Option<Vec<RoaringTreemap>>,
 }
 
 /// Writes the outputs of a plan the cheapest way that gives good files.
@@ -52,7 +62,8 @@ pub struct Detail {
 /// * row groups or pages are copied only where the file says the same as the
 ///   table in every column, and readers believe its statistics; row groups only
 ///   where no delete applies, pages only where none of their rows is deleted;
-/// * pages that turn out not to fit are encoded anew, never refused.
+/// * pages that turn out not to fit are encoded anew, never refused: alone where the
+///   others can still be joined, by column or by file.
 ///
 /// A crash or an error leaves files that `control` was told of and nothing
 /// else: inputs and metadata are never touched.
@@ -60,7 +71,7 @@ pub async fn run(table: &IcebergTable, plan: &Plan, attempt: &AttemptId, control
     let job = Job::new(&table.loaded.io, &table.loaded.metadata, plan, attempt, control)?;
     space::check(&job.place(), room(plan))?;
     let (choice, inputs) = choose(&job).await?;
-    let (choice, done) = match moved(table, &job, choice, &inputs).await? {
+    let (choice, done) = match moved(table, &job, choice, inputs).await? {
         (choice, Some(done)) => (choice, done),
         (choice, None) => (choice, encoded(table, &job).await?),
     };
@@ -74,40 +85,99 @@ struct Done {
     read: Option<ReadSummary>,
     rows_deleted: u64,
     bytes_read: u64,
+    deleted: Option<Vec<RoaringTreemap>>,
 }
 
 /// Copies row groups or pages, where that is the choice. Without outputs the
 /// rows are to be encoded anew, by the choice that is handed back.
-async fn moved(table: &IcebergTable, job: &Job<'_>, choice: Choice, inputs: &[Input]) -> Result<(Choice, Option<Done>)> {
+async fn moved(table: &IcebergTable, job: &Job<'_>, choice: Choice, mut inputs: Vec<Input>) -> Result<(Choice, Option<Done>)> {
     if choice.path == Path::ReEncode {
         return Ok((choice, None));
     }
     let floats = job.leaves.iter().any(|leaf| leaf.is_float());
-    let nans = if floats { input::nan_counts(table, job.plan).await? } else { Default::default() };
+    let mut nans = if floats { input::nan_counts(table, job.plan).await? } else { Default::default() };
     if choice.path == Path::Splice {
-        let (made, bytes_read) = splice::write(job, inputs, &nans).await?;
-        return Ok((choice, Some(Done { made, read: None, rows_deleted: 0, bytes_read })));
+        let (made, bytes_read) = splice::write(job, &inputs, &nans).await?;
+        return Ok((choice, Some(Done { made, read: None, rows_deleted: 0, bytes_read, deleted: Some(Vec::new()) })));
     }
-    let deleted = match job.plan.inputs.iter().all(|file| file.deletes.is_empty()) {
-        true => Deleted::default(),
-        false => deleted::find(table, job.plan, job.control).await?,
+    let Some(replaced) = replaced(table, job, &choice, &mut inputs, &mut nans).await? else {
+        return Ok((given_up(choice, "the files to be decoded first take too much memory"), None));
     };
-    match repack::write(job, inputs, &nans, &deleted.rows).await? {
+    let deleted = deleted_rows(table, job, &choice.odd).await?;
+    match repack::write(job, &inputs, &nans, &deleted.rows, &choice.anew).await? {
         (Packed::Made(made), bytes) => {
-            let bytes_read = bytes.saturating_add(deleted.bytes_read);
-            Ok((choice, Some(Done { made, read: None, rows_deleted: deleted.count(), bytes_read })))
+            let bytes_read = replaced.bytes_read.saturating_add(bytes).saturating_add(deleted.bytes_read);
+            let rows_deleted = replaced.rows_deleted.saturating_add(deleted.count());
+            // rows of odd inputs were dropped before, and their places are not known
+            let deleted = if choice.odd.is_empty() { carry::kept(deleted.rows, job.plan) } else { None };
+            Ok((choice, Some(Done { made, read: None, rows_deleted, bytes_read, deleted })))
         }
-        (Packed::Unfit(why), _) => {
-            let reason = format!("{}; re-packing was given up: {why}", choice.reason);
-            Ok((Choice { path: Path::ReEncode, reason }, None))
-        }
+        (Packed::Unfit(why), _) => Ok((given_up(choice, &why), None)),
     }
 }
 
+fn given_up(choice: Choice, why: &str) -> Choice {
+    Choice::whole(Path::ReEncode, format!("{}; re-packing was given up: {why}", choice.reason))
+}
+
+/// The deleted rows of each input; none of those that are odd, which have lost them
+/// already.
+async fn deleted_rows(table: &IcebergTable, job: &Job<'_>, odd: &[usize]) -> Result<Deleted> {
+    let others: Vec<usize> = (0..job.plan.inputs.len()).filter(|place| !odd.contains(place)).collect();
+    let alone = odd::alone(job.plan, &others);
+    if alone.inputs.iter().all(|file| file.deletes.is_empty()) {
+        return Ok(Deleted::default());
+    }
+    let found = deleted::find(table, &alone, job.control).await?;
+    let mut rows = vec![RoaringTreemap::new(); job.plan.inputs.len()];
+    for (place, found) in others.into_iter().zip(found.rows) {
+        if let Some(rows) = rows.get_mut(place) {
+            *rows = found;
+        }
+    }
+    Ok(Deleted { rows, ..found })
+}
+
+/// Puts odd inputs, encoded as the others are, in their places; what was read of
+/// them, or `None` when they do not fit.
+async fn replaced(
+    table: &IcebergTable,
+    job: &Job<'_>,
+    choice: &Choice,
+    inputs: &mut [Input],
+    nans: &mut HashMap<String, HashMap<i32, u64>>,
+) -> Result<Option<ReadSummary>> {
+    let mut read = ReadSummary::default();
+    if choice.odd.is_empty() {
+        return Ok(Some(read));
+    }
+    // positions in their files are lost, and with them what row ids are counted from
+    if job.lineage {
+        return Ok(None);
+    }
+    let model = choose::model(&job.columns, job.lineage, &footers(inputs)).map(|schema| schema.root_schema_ptr());
+    let Some(model) = model.map(SchemaDescriptor::new) else { return Ok(None) };
+    let Some(encoded) = odd::encode(table, job, &model, &choice.odd).await? else { return Ok(None) };
+    for (place, odd) in choice.odd.iter().zip(encoded) {
+        read.bytes_read = read.bytes_read.saturating_add(odd.read.bytes_read);
+        read.rows_deleted = read.rows_deleted.saturating_add(odd.read.rows_deleted);
+        nans.insert(odd.input.path.clone(), odd.nans);
+        if let Some(input) = inputs.get_mut(*place) {
+            *input = odd.input;
+        }
+    }
+    Ok(Some(read))
+}
+
+fn footers(inputs: &[Input]) -> Vec<(&str, &ParquetMetaData)> {
+    inputs.iter().map(|input| (input.path.as_str(), &input.footer)).collect()
+}
+
 async fn encoded(table: &IcebergTable, job: &Job<'_>) -> Result<Done> {
-    let (made, read) = encode::write(job, read::open(table, job.plan, job.control).await?).await?;
+    let (made, mut read) = encode::write(job, read::open(table, job.plan, job.control).await?).await?;
     let (rows_deleted, bytes_read) = (read.rows_deleted, read.bytes_read);
-    Ok(Done { made, read: Some(read), rows_deleted, bytes_read })
+    let deleted = read.deleted.take();
+    Ok(Done { made, read: Some(read), rows_deleted, bytes_read, deleted })
 }
 
 /// The share of a job's memory that footers may take: rows are encoded anew
@@ -116,15 +186,15 @@ const FOOTERS_SHARE: u64 = 8;
 
 async fn choose(job: &Job<'_>) -> Result<(Choice, Vec<Input>)> {
     if let Err(reason) = choose::by_plan(job.sorted) {
-        return Ok((Choice { path: Path::ReEncode, reason }, Vec::new()));
+        return Ok((Choice::whole(Path::ReEncode, reason), Vec::new()));
     }
     let most = usize::try_from(job.plan.bound.memory / FOOTERS_SHARE).unwrap_or(usize::MAX);
     let Some(inputs) = Input::open_within(job.io, job.plan, job.control, most).await? else {
         let reason = format!("the footers of {} files take more than {most} bytes of memory", job.plan.inputs.len());
-        return Ok((Choice { path: Path::ReEncode, reason }, Vec::new()));
+        return Ok((Choice::whole(Path::ReEncode, reason), Vec::new()));
     };
-    let footers: Vec<_> = inputs.iter().map(|input| (input.path.as_str(), &input.footer)).collect();
-    let choice = choose::by_footers(job.plan, &job.columns, &Asked::of(&job.properties).with_lineage(job.lineage), &footers);
+    let asked = Asked::of(&job.properties).with_lineage(job.lineage);
+    let choice = choose::by_footers(job.plan, &job.columns, &asked, &footers(&inputs));
     Ok((choice, inputs))
 }
 
@@ -144,6 +214,6 @@ fn written(table: &IcebergTable, plan: &Plan, choice: Choice, done: Done) -> Wri
         rows_in: done.read.as_ref().map_or_else(|| plan.input_records(), |read| read.rows_in),
         rows_deleted: done.rows_deleted,
         bytes_read: done.bytes_read,
-        detail: Arc::new(Detail { data_files, read: done.read, columns: Columns::of(&table.loaded.metadata) }),
+        detail: Arc::new(Detail { data_files, read: done.read, columns: Columns::of(&table.loaded.metadata), deleted: done.deleted }),
     }
 }

@@ -1,5 +1,6 @@
 //! Healthy row groups put together from many small ones: pages move, values
-//! are not decoded but in pages that are small or hold deleted rows.
+//! are not decoded but in pages that are small or hold deleted rows, and in columns
+//! whose pages cannot be joined.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,11 +12,12 @@ use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
 use roaring::RoaringTreemap;
 
 use super::choose::orders_defined;
+use super::encode;
 use super::input::Input;
 use super::job::{Job, Made};
 use super::lineage;
@@ -25,6 +27,7 @@ use crate::lake::iceberg::properties::{CREATED_BY, schema_note};
 use crate::lake::iceberg::spread::{core, cores};
 use crate::lake::iceberg::store::local;
 use crate::lake::{Error, Result};
+use crate::parquet::anew;
 use crate::parquet::chunk::Part;
 use crate::parquet::ends::Order;
 use crate::parquet::fault::{Failure, Fault};
@@ -62,6 +65,9 @@ pub enum Packed {
 /// `nans` are the inputs' NaN counts by path, `deleted` the deleted rows of each
 /// input. Also the bytes read.
 ///
+/// A column whose pages cannot be joined, not even those of one row group, is decoded
+/// and encoded anew there, and so are the columns `anew` everywhere.
+///
 /// Memory held: the pages of one row group as they are joined, of the next as it
 /// is read and of the last as it is written, and one page a core decompressed. What
 /// lies near waits for no network: the next is then read while the last is written,
@@ -77,10 +83,12 @@ pub async fn write(
     inputs: &[Input],
     nans: &HashMap<String, HashMap<i32, u64>>,
     deleted: &[RoaringTreemap],
+    anew: &[usize],
 ) -> Result<(Packed, u64)> {
     let groups = Group::with_rows(inputs, deleted);
     let steps = steps(job, &groups);
-    let packing = Packing { job, wish: wish(job), deleted, read: AtomicU64::new(0) };
+    let properties = Arc::new(encode::properties(job, inputs.first().map(|input| input.footer.file_metadata().schema_descr())));
+    let packing = Packing { job, wish: wish(job), deleted, anew, properties, read: AtomicU64::new(0) };
     let mut files = Files { job, nans, deleted, made: Vec::new(), open: None, held: None };
     let mut ahead = None;
     let far = inputs.iter().any(|input| local::path(&input.path).is_none());
@@ -153,6 +161,10 @@ struct Packing<'a> {
     job: &'a Job<'a>,
     wish: Wish,
     deleted: &'a [RoaringTreemap],
+    /// Columns that are encoded anew.
+    anew: &'a [usize],
+    /// How.
+    properties: WriterPropertiesPtr,
     /// Bytes read so far.
     read: AtomicU64,
 }
@@ -197,7 +209,7 @@ impl Packing<'_> {
                 let read: Vec<_> = groups.iter().map(|group| self.counted(chunk(*group, column))).collect();
                 let chunks: Vec<Vec<Bytes>> = stream::iter(read).buffered(READS_AT_ONCE).try_collect().await?;
                 let parts = parts(groups, chunks.into_iter().map(|mut chunk| chunk.pop()), dead, column)?;
-                let (column, result) = joined(column, parts, self.wish, self.looks(groups, column)).await?;
+                let (column, result) = joined(column, parts, self.means(groups, column, true)).await?;
                 settled(groups, column, result)
             });
         }
@@ -213,6 +225,13 @@ impl Packing<'_> {
             .map(|chunk| chunk.column_descr().self_type().get_basic_info());
         let kept = id.is_none_or(|id| !id.has_id() || !self.job.properties.no_statistics.contains(&id.id()));
         kept && groups.iter().any(|group| !orders_defined(&group.input.footer))
+    }
+
+    /// How a column is joined; `last` is whether there is no other way to try.
+    fn means(&self, groups: &[Group<'_>], column: usize, last: bool) -> Means {
+        let anew = self.anew.contains(&column);
+        let properties = (anew || last).then(|| Arc::clone(&self.properties));
+        Means { wish: self.wish, look: self.looks(groups, column), anew, properties }
     }
 
     fn dead(&self, groups: &[Group<'_>]) -> Vec<Arc<[u32]>> {
@@ -248,7 +267,7 @@ impl Packing<'_> {
         for column in 0..columns {
             let parts = parts(groups, chunks.iter().map(|chunks| chunks.get(column).cloned()), &dead, column)?;
             let bytes: usize = parts.iter().map(|part| part.bytes.len()).sum();
-            joining.push((std::cmp::Reverse(bytes), joined(column, parts, self.wish, self.looks(groups, column))));
+            joining.push((std::cmp::Reverse(bytes), joined(column, parts, self.means(groups, column, groups.len() == 1))));
         }
         // The largest first, so that no core waits for one at the end.
         joining.sort_by_key(|(bytes, _)| *bytes);
@@ -340,10 +359,34 @@ fn parts(groups: &[Group<'_>], chunks: impl Iterator<Item = Option<Bytes>>, dead
     groups.iter().zip(chunks).zip(dead).map(part).collect()
 }
 
+/// How the chunks of a column become one.
+struct Means {
+    wish: Wish,
+    /// Whether ends are looked for.
+    look: bool,
+    /// Whether its values are decoded in any case.
+    anew: bool,
+    /// How they are encoded then, and where the pages cannot be joined.
+    properties: Option<WriterPropertiesPtr>,
+}
+
+impl Means {
+    fn apply(&self, parts: &[Part]) -> std::result::Result<Joined, Failure> {
+        let joined = match self.anew {
+            true => Err(Fault::unfit("its values are to be encoded anew").into()),
+            false => join_looking(parts, &self.wish, self.look),
+        };
+        match (joined, &self.properties) {
+            (Err(Failure { fault: Fault::Unfit(_), .. }), Some(properties)) => anew::encode(parts, &self.wish, properties),
+            (joined, _) => joined,
+        }
+    }
+}
+
 /// Joins a column where it does not hold up other tasks.
-async fn joined(column: usize, parts: Vec<Part>, wish: Wish, look: bool) -> Result<(usize, std::result::Result<Joined, Failure>)> {
+async fn joined(column: usize, parts: Vec<Part>, means: Means) -> Result<(usize, std::result::Result<Joined, Failure>)> {
     let _core = core().await;
-    let done = tokio::task::spawn_blocking(move || join_looking(&parts, &wish, look)).await;
+    let done = tokio::task::spawn_blocking(move || means.apply(&parts)).await;
     done.map(|joined| (column, joined)).map_err(|stopped| Error::Stopped(format!("joining pages did not end: {stopped}")))
 }
 
@@ -461,7 +504,7 @@ fn closed(joined: &Joined, rows: u64) -> ColumnCloseResult {
         bytes_written: joined.bytes.len() as u64,
         rows_written: rows,
         metadata: joined.meta.clone(),
-        bloom_filter: None,
+        bloom_filter: joined.bloom_filter.clone(),
         column_index: joined.column_index.clone(),
         offset_index: Some(joined.offset_index.clone()),
     }

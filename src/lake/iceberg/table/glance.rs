@@ -1,5 +1,7 @@
 //! A table as a look needs it.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use iceberg::io::FileIO;
 use iceberg::spec::TableMetadata;
@@ -8,12 +10,14 @@ use super::view;
 use crate::lake::iceberg::catalog::{Loaded, metadata_file};
 use crate::lake::iceberg::manifest;
 use crate::lake::iceberg::store::Store;
+use crate::lake::iceberg::store::counted::{Meter, counted};
 use crate::lake::{Commit, Control, Error, NotLanded, Proof, Result, Table, Written};
 use crate::model::file::{Entry, ManifestRef};
 use crate::model::ident::TableName;
 use crate::model::outcome::{Outcome, Resolution};
 use crate::model::partition::PartitionKey;
 use crate::model::plan::{AttemptId, Plan, ScopeFiles};
+use crate::model::requests::Requests;
 use crate::model::table::TableView;
 
 /// A table's view, manifest lists and manifests. Its metadata is not whole, so
@@ -22,6 +26,7 @@ pub struct Glance {
     view: TableView,
     slim: TableMetadata,
     io: FileIO,
+    meter: Arc<Meter>,
 }
 
 impl Glance {
@@ -30,15 +35,24 @@ impl Glance {
     /// # Errors
     /// Those of the store, and refusals of what cannot be read.
     pub async fn read(io: &FileIO, name: &TableName, location: String, reference: &str) -> Result<Self> {
-        let bytes = Store::new(io).read(&location).await?;
+        let (io, meter) = counted(io);
+        let bytes = Store::new(&io).read(&location).await?;
         let slim = metadata_file::decode_slim(&bytes, &location)?;
-        Ok(Self { view: view(&slim, name, &location, reference), slim, io: io.clone() })
+        Ok(Self { view: view(&slim, name, &location, reference), slim, io, meter })
+    }
+
+    /// Of metadata that came with the catalog's answer, as
+    /// [`metadata_file::decode_slim`] reads it.
+    pub fn of_slim(slim: TableMetadata, io: &FileIO, name: &TableName, location: &str, reference: &str) -> Self {
+        let (io, meter) = counted(io);
+        Self { view: view(&slim, name, location, reference), slim, io, meter }
     }
 
     /// Of a table that is loaded whole.
     pub fn of(loaded: &Loaded, reference: &str) -> Self {
         let slim = loaded.metadata.as_ref().clone();
-        Self { view: view(&slim, &loaded.name, &loaded.metadata_location, reference), slim, io: loaded.io.clone() }
+        let (io, meter) = counted(&loaded.io);
+        Self { view: view(&slim, &loaded.name, &loaded.metadata_location, reference), slim, io, meter }
     }
 }
 
@@ -74,6 +88,10 @@ impl Table for Glance {
 
     async fn commit(&self, _: &Plan, _: &Written, _: &Commit<'_>) -> Result<Outcome> {
         not_loaded()
+    }
+
+    fn requests(&self) -> Requests {
+        self.meter.requests()
     }
 
     fn find_attempt(&self, _: &AttemptId, _: &str) -> Resolution {

@@ -12,6 +12,7 @@ use parquet::schema::types::SchemaDescriptor;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::blocks::{self, Applied, Block, Blocks, Group};
+use super::odd;
 use super::stated::{self, Leaf};
 use super::{failed, unproven};
 use crate::lake::iceberg::lineage;
@@ -19,12 +20,14 @@ use crate::lake::iceberg::read::file::{ParquetFile, Store};
 use crate::lake::iceberg::read::live::Struck;
 use crate::lake::iceberg::read::manifests::Entries;
 use crate::lake::iceberg::spread::{core, cores};
+use crate::lake::iceberg::table::IcebergTable;
 use crate::lake::{Error, Result};
 use crate::model::plan::Plan;
 use crate::model::refusal::Refusal;
 use crate::parquet::compare::{Asked, Failure, Found, Trouble, Which, compare};
 
 /// What was found equal.
+#[derive(Default)]
 pub struct Same {
     /// Rows of the inputs, and those left out.
     pub struck: Struck,
@@ -35,6 +38,8 @@ pub struct Same {
     /// Columns of the root that cannot be compared by pages: nothing is proven of
     /// them.
     pub unfit: BTreeSet<usize>,
+    /// Columns of the root that may have bloom filters.
+    pub filtered: BTreeSet<usize>,
     /// Hash over the bytes of all chunks of the outputs, in order.
     pub hash: u128,
 }
@@ -53,12 +58,18 @@ pub struct Pages<'a> {
     pub entries: &'a Entries,
     /// Deletes that apply to the inputs, if any.
     pub deletes: Applied<'a>,
+    /// The table.
+    pub table: &'a IcebergTable,
+    /// Field ids of the columns that may have bloom filters: somebody else checks
+    /// these.
+    pub blooms: &'a [i32],
 }
 
 impl Pages<'_> {
-    /// Compares the outputs with the live rows of the inputs; `None` when an input's
-    /// schema is spelled otherwise than an output's, so that columns cannot be
-    /// found by their places.
+    /// Compares the outputs with the live rows of the inputs; `None` when one output's
+    /// schema is spelled otherwise than another's, so that columns cannot be found by
+    /// their places. Where an input is of another spelling, or not to be believed, the
+    /// rows beside its own are compared by their values.
     ///
     /// Memory held: the inputs' chunks of one block, where they take no more than an
     /// eighth of the plan's bound; else, and of the outputs, those of one column a
@@ -76,9 +87,12 @@ impl Pages<'_> {
         let mut blocks = Blocks::new(self.store, self.plan, self.deletes, outputs);
         let asked: Vec<Asked> = leaves.iter().map(|leaf| self.asked(leaf)).collect();
         while let Some(mut block) = blocks.next().await? {
-            let alike = |group: &Group| same_schema(&first, &group.file);
-            if !block.left.iter().chain(&block.right).all(alike) {
+            if !block.right.iter().all(|group| same_schema(&first, &group.file)) {
                 return Ok(None);
+            }
+            if !block.left.iter().all(|group| same_schema(&first, &group.file) && odd::takes_pages(group, self.memory())) {
+                odd::block(self, &Arc::new(block), asked.len(), &mut done).await?;
+                continue;
             }
             self.fetch(&mut block).await?;
             self.block(&Arc::new(block), &asked, &mut done).await?;
@@ -91,17 +105,20 @@ impl Pages<'_> {
         let mut blocks = Blocks::new(self.store, self.plan, self.deletes, Vec::new());
         match blocks.next().await? {
             Some(_) => Err(failed("", "there is no output, and rows live")),
-            None => Ok(Same { struck: blocks.struck, nulls: HashMap::new(), columns: 0, unfit: BTreeSet::new(), hash: 0 }),
+            None => Ok(Same { struck: blocks.struck, ..Same::default() }),
         }
     }
 
-    fn memory(&self) -> u64 {
+    /// Bytes that the proof may hold.
+    pub fn memory(&self) -> u64 {
         self.plan.bound.memory
     }
 
     fn asked(&self, leaf: &Leaf) -> Asked {
         let page = usize::try_from(self.memory() / 8).unwrap_or(usize::MAX);
-        Asked { page, ends: stated::has_bounds(self.outputs, leaf), nans: stated::must_count(self.outputs, self.plan, self.entries, leaf) }
+        let nans = stated::must_count(self.outputs, self.plan, self.entries, leaf);
+        let bloom = leaf.id.is_some_and(|id| self.blooms.contains(&id));
+        Asked { page, ends: stated::has_bounds(self.outputs, leaf), nans, bloom }
     }
 
     /// Fetches a block's inputs whole where they fit.
@@ -127,14 +144,11 @@ impl Pages<'_> {
             work.push(self.column(Arc::clone(block), column, asked));
         }
         let mut work = stream::iter(work).buffer_unordered(workers(block, self.memory()));
-        let mut hashes = vec![0u128; asked.len()];
+        let mut all = Vec::with_capacity(asked.len());
         while let Some(compared) = work.try_next().await? {
-            if let Some(place) = hashes.get_mut(compared.column) {
-                *place = compared.hash;
-            }
-            done.add(block, compared);
+            all.push(compared);
         }
-        hashes.iter().for_each(|hash| done.hash.update(&hash.to_le_bytes()));
+        done.add_all(block, all);
         Ok(())
     }
 
@@ -167,10 +181,13 @@ impl Pages<'_> {
 
 /// What comparing one column of a block came to; `None` when it cannot be compared
 /// by pages.
-struct Compared {
-    column: usize,
-    found: Option<Vec<Found>>,
-    hash: u128,
+pub struct Compared {
+    /// Its place.
+    pub column: usize,
+    /// What its chunks in the outputs hold.
+    pub found: Option<Vec<Found>>,
+    /// Hash over the bytes of these.
+    pub hash: u128,
 }
 
 /// A failure in words, with its place.
@@ -210,7 +227,7 @@ fn workers(block: &Block, memory: u64) -> usize {
 }
 
 /// What was compared so far.
-struct Done<'a> {
+pub struct Done<'a> {
     leaves: &'a [Leaf],
     /// For each output, what each of its columns holds.
     outputs: Vec<Vec<Found>>,
@@ -227,6 +244,18 @@ impl<'a> Done<'a> {
     /// Whether a column can still be compared by pages.
     fn fits(&self, column: usize) -> bool {
         self.leaves.get(column).is_some_and(|leaf| !self.unfit.contains(&leaf.root))
+    }
+
+    /// Adds the columns of a block.
+    pub fn add_all(&mut self, block: &Block, compared: Vec<Compared>) {
+        let mut hashes = vec![0u128; self.leaves.len()];
+        for compared in compared {
+            if let Some(place) = hashes.get_mut(compared.column) {
+                *place = compared.hash;
+            }
+            self.add(block, compared);
+        }
+        hashes.iter().for_each(|hash| self.hash.update(&hash.to_le_bytes()));
     }
 
     fn add(&mut self, block: &Block, compared: Compared) {
@@ -266,6 +295,7 @@ impl<'a> Done<'a> {
                 self.unfit.insert(leaf.root);
             }
         }
-        Ok(Same { struck, nulls, columns, unfit: self.unfit, hash: self.hash.digest128() })
+        let filtered = self.leaves.iter().filter(|leaf| leaf.id.is_some_and(|id| pages.blooms.contains(&id))).map(|leaf| leaf.root);
+        Ok(Same { struck, nulls, columns, filtered: filtered.collect(), unfit: self.unfit, hash: self.hash.digest128() })
     }
 }

@@ -16,7 +16,7 @@ use crate::lake::iceberg::hash::RootHasher;
 use crate::lake::iceberg::lineage;
 use crate::lake::iceberg::read::ColumnHash;
 use crate::lake::iceberg::read::file::{ParquetFile, Store};
-use crate::lake::iceberg::read::scan::{AT_ONCE, Consumer, Limits, Opened, Root, Scan, keyed_footer};
+use crate::lake::iceberg::read::scan::{ALL_GROUPS, AT_ONCE, Consumer, Limits, Opened, Root, Scan, keyed_footer};
 use crate::lake::iceberg::read::schema::{children, field_id};
 
 /// Reads every row of every output, column by column, checking what each
@@ -79,17 +79,22 @@ pub async fn checked(store: &Store, described: &DataFile, schema: &Schema) -> Re
 }
 
 async fn open(store: &Store, described: &DataFile, schema: &Schema, only: Option<&BTreeSet<usize>>) -> Result<Opened> {
-    let path = described.file_path();
-    let file = checked(store, described, schema).await?;
+    opened(checked(store, described, schema).await?, schema, only)
+}
+
+/// An output, ready to be read; `only` as for [`read`].
+///
+/// Errs [`Error::Proof`](crate::lake::Error::Proof) when it has columns of its own.
+pub fn opened(file: ParquetFile, schema: &Schema, only: Option<&BTreeSet<usize>>) -> Result<Opened> {
     let keyed = keyed_footer(file.arrow());
     let mut columns: Vec<Root> = schema.fields().iter().map(|_| Root { leaves: Vec::new(), to: None }).collect();
     for leaf in 0..lineage::table_leaves(file.footer().file_metadata().schema_descr()) {
         let root = columns.get_mut(file.arrow().parquet_schema().get_column_root_idx(leaf));
-        root.ok_or_else(|| failed(path, "more columns than the table has"))?.leaves.push(leaf);
+        root.ok_or_else(|| failed(&file.path, "more columns than the table has"))?.leaves.push(leaf);
     }
     let wanted = columns.into_iter().enumerate().filter(|(root, _)| only.is_none_or(|only| only.contains(root)));
     let columns = wanted.map(|(_, root)| root).collect();
-    Ok(Opened { file, keyed, columns: Arc::new(columns), input: None })
+    Ok(Opened { file, keyed, columns: Arc::new(columns), input: None, groups: ALL_GROUPS })
 }
 
 /// One column of the outputs.

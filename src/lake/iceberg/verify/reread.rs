@@ -48,6 +48,7 @@ pub async fn read(
         rows_deleted: struck.deleted,
         rows_deleted_by_position: struck.by_position,
         bytes_read: store.fetched(),
+        deleted: None,
         columns: hashers.into_iter().flat_map(|h| h.0.finish()).collect(),
     })
 }
@@ -61,7 +62,8 @@ async fn open(store: &Store, projector: &Projector, place: usize, input: &LiveFi
     projector.open(file, place)
 }
 
-struct Hashed(RootHasher);
+/// A column that is hashed as it is read.
+pub struct Hashed(pub RootHasher);
 
 impl Consumer for Hashed {
     fn rows(&mut self, _file: usize, column: &ArrayRef) -> Result<()> {

@@ -182,6 +182,11 @@ impl<'a> Second<'a> {
         Ok(Some(dead))
     }
 
+    /// Rows of each input that its position deletes name.
+    pub fn named(&self) -> &[RoaringTreemap] {
+        &self.named
+    }
+
     /// How many rows of all inputs are deleted; `None` where that is not known.
     pub async fn count(&self, store: &Store) -> Result<Option<u64>> {
         let mut deleted = 0u64;

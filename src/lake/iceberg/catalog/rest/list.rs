@@ -45,7 +45,10 @@ pub struct Listing {
 #[derive(Clone)]
 struct Seen {
     location: String,
+    /// The tag of an answer with the snapshots of references alone.
     tag: Option<HeaderValue>,
+    /// The tag of one with all. To many catalogs it is the same.
+    whole: Option<HeaderValue>,
     checked_ms: i64,
 }
 
@@ -120,6 +123,22 @@ impl Listing {
             seen.iter().map(|(name, s)| Pointer { name: name.clone(), metadata_location: s.location.clone() }).collect();
         pointers.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(pointers)
+    }
+
+    /// With which tag to ask for all of a table that was last seen at this metadata
+    /// location.
+    pub fn tag(&self, name: &TableName, location: &str) -> Option<HeaderValue> {
+        let seen = self.seen();
+        let seen = seen.get(name).filter(|seen| seen.location == location)?;
+        seen.whole.clone().or_else(|| seen.tag.clone())
+    }
+
+    /// Takes in what a look was answered, so that the next listing need not be told of
+    /// it again.
+    pub fn learn(&self, name: &TableName, location: &str, whole: Option<HeaderValue>, checked_ms: i64) {
+        let mut seen = self.seen();
+        let tag = seen.get(name).filter(|seen| seen.location == location).and_then(|seen| seen.tag.clone());
+        seen.insert(name.clone(), Seen { location: location.to_owned(), tag, whole, checked_ms });
     }
 
     fn seen(&self) -> MutexGuard<'_, HashMap<TableName, Seen>> {
@@ -223,7 +242,7 @@ pub async fn location(client: &Client, config: &Config, name: &TableName) -> Res
 
 async fn locate(client: &Client, config: &Config, name: &TableName, known: Option<Seen>) -> Checked {
     let mut extra = HeaderMap::new();
-    if let Some(tag) = known.as_ref().and_then(|k| k.tag.clone()) {
+    if let Some(tag) = known.as_ref().and_then(|k| k.tag.clone().or_else(|| k.whole.clone())) {
         extra.insert(IF_NONE_MATCH, tag);
     }
     let address = config.paths.table_refs(name);
@@ -241,7 +260,8 @@ async fn locate(client: &Client, config: &Config, name: &TableName, known: Optio
     }
     match client.parse::<Located>(&address, &answered.body) {
         Ok(Located { metadata_location: Some(location) }) => {
-            Checked::At(Seen { location, tag: answered.headers.get(ETAG).cloned(), checked_ms })
+            let whole = known.filter(|known| known.location == location).and_then(|known| known.whole);
+            Checked::At(Seen { location, tag: answered.headers.get(ETAG).cloned(), whole, checked_ms })
         }
         Ok(_) => Checked::Failed(client.unreachable(&address, "the answer names no metadata location".into())),
         Err(error) => Checked::Failed(error),

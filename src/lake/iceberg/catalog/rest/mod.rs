@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::{ETAG, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH};
 use iceberg::io::FileIO;
 use iceberg::spec::TableMetadata;
 use iceberg::{TableRequirement, TableUpdate};
@@ -43,7 +43,8 @@ use super::{Answer, Catalog, Loaded, metadata_file};
 use crate::lake::asserted::Asserted;
 use crate::lake::clock::{Chance, Clock};
 use crate::lake::iceberg::store;
-use crate::lake::{Control, Error, Pointer, Result};
+use crate::lake::iceberg::table::glance::Glance;
+use crate::lake::{Control, Error, Glanced, Pointer, Result};
 use crate::model::ident::TableName;
 
 /// Longest answer with a table's metadata, unpacked.
@@ -146,17 +147,37 @@ impl Shared {
 
     /// A table's answer, read.
     fn read(self: &Arc<Self>, config: &Config, name: &TableName, address: &str, body: &[u8]) -> Result<Loaded> {
-        let broken = |why: String| self.client.unreachable(address, why);
-        let answer: LoadAnswer<'_> = serde_json::from_slice(body).map_err(|e| broken(format!("the answer cannot be read: {e}")))?;
-        let location = answer.metadata_location.ok_or_else(|| broken("the answer names no metadata location".into()))?;
+        let answer: LoadAnswer<'_> = self.parse(address, body)?;
+        let location = self.location(&answer, address)?.to_owned();
         let metadata = metadata_file::decode(answer.metadata.get().as_bytes(), &location)?;
+        let io = self.files(config, name, address, &answer, metadata.uuid())?;
+        Ok(Loaded { name: name.clone(), metadata_location: location, metadata: Arc::new(metadata), io, fence: None })
+    }
+
+    fn parse<'a>(&self, address: &str, body: &'a [u8]) -> Result<LoadAnswer<'a>> {
+        serde_json::from_slice(body).map_err(|e| self.client.unreachable(address, format!("the answer cannot be read: {e}")))
+    }
+
+    fn location<'a>(&self, answer: &'a LoadAnswer<'_>, address: &str) -> Result<&'a str> {
+        let location = answer.metadata_location.as_deref();
+        location.ok_or_else(|| self.client.unreachable(address, "the answer names no metadata location".into()))
+    }
+
+    /// Access to the files of a table, as its answer gives it.
+    fn files(
+        self: &Arc<Self>,
+        config: &Config,
+        name: &TableName,
+        address: &str,
+        answer: &LoadAnswer<'_>,
+        uuid: uuid::Uuid,
+    ) -> Result<FileIO> {
         let grants =
             Grants::of(&config.properties, &answer.config, &answer.storage_credentials).map_err(|why| self.client.setup(address, why))?;
-        let io = match grants {
-            Some(grants) => self.vended(grants, name, metadata.uuid()),
+        Ok(match grants {
+            Some(grants) => self.vended(grants, name, uuid),
             None => store::file_io(&vend::stores(&config.properties, &answer.config)),
-        };
-        Ok(Loaded { name: name.clone(), metadata_location: location, metadata: Arc::new(metadata), io, fence: None })
+        })
     }
 
     fn vended(self: &Arc<Self>, grants: Grants, name: &TableName, uuid: uuid::Uuid) -> FileIO {
@@ -224,6 +245,36 @@ impl Catalog for RestCatalog {
             client::Went::Answered(answered) => self.shared.read(config, name, &address, &answered.body).map(Some),
             client::Went::Missing(_) => Ok(None),
         }
+    }
+
+    /// A table that still stands at `known` is not sent again by a catalog that gives
+    /// tags, and not decoded where it is sent.
+    async fn glance_since(&self, name: &TableName, reference: &str, known: Option<&str>) -> Result<Glanced<Glance>> {
+        let config = self.shared.config().await?;
+        let address = config.paths.table(name);
+        let client = &self.shared.client;
+        let mut extra = HeaderMap::new();
+        if let Some(tag) = known.and_then(|known| self.listing.tag(name, known)) {
+            extra.insert(IF_NONE_MATCH, tag);
+        }
+        let asked = !extra.is_empty();
+        let answered = match client.call(hyper::Method::GET, &address, Default::default(), extra, LARGEST_METADATA).await? {
+            client::Went::Answered(answered) => answered,
+            client::Went::Missing(_) => return Ok(Glanced::Gone),
+        };
+        if answered.status == 304 {
+            let unasked = || client.unreachable(&address, "304 without having been asked for changes".into());
+            return if asked { Ok(Glanced::Same) } else { Err(unasked()) };
+        }
+        let answer = self.shared.parse(&address, &answered.body)?;
+        let location = self.shared.location(&answer, &address)?;
+        self.listing.learn(name, location, answered.headers.get(ETAG).cloned(), client.clock.now_ms());
+        if known == Some(location) {
+            return Ok(Glanced::Same);
+        }
+        let slim = metadata_file::decode_slim(answer.metadata.get().as_bytes(), location)?;
+        let io = self.shared.files(config, name, &address, &answer, slim.uuid())?;
+        Ok(Glanced::At(Glance::of_slim(slim, &io, name, location, reference)))
     }
 
     async fn commit(

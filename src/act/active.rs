@@ -1,0 +1,81 @@
+//! The jobs that this process is at, and which of them a writer has overtaken.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Act;
+use super::control::Stop;
+use super::job::{Job, Kind, describe};
+use crate::lake::Error;
+use crate::model::ident::TableName;
+use crate::model::outcome::Conflict;
+use crate::model::partition::PartitionKey;
+use crate::model::plan::{JobId, Plan};
+
+/// The jobs under way.
+#[derive(Default)]
+pub(super) struct Active {
+    jobs: Mutex<HashMap<JobId, Running>>,
+}
+
+/// A job under way.
+#[derive(Clone)]
+struct Running {
+    /// What it rewrites; `None` when it does something else.
+    plan: Option<Arc<Plan>>,
+    stop: Arc<Stop>,
+}
+
+impl Active {
+    pub(super) fn enter(&self, job: &Job, stop: &Arc<Stop>) {
+        let plan = matches!(job.kind, Kind::Rewrite).then(|| Arc::new(job.plan.clone()));
+        self.lock().insert(job.id.clone(), Running { plan, stop: Arc::clone(stop) });
+    }
+
+    pub(super) fn remove(&self, job: &JobId) {
+        self.lock().remove(job);
+    }
+
+    pub(super) fn contains(&self, job: &JobId) -> bool {
+        self.lock().contains_key(job)
+    }
+
+    /// The rewrites of a table of some partitions, with what stops them.
+    fn rewrites(&self, table: &TableName, of: impl Fn(&PartitionKey) -> bool) -> Vec<(Arc<Plan>, Arc<Stop>)> {
+        let jobs = self.lock();
+        let rewrites = jobs.values().filter_map(|job| Some((job.plan.clone()?, Arc::clone(&job.stop))));
+        rewrites.filter(|(plan, stop)| plan.name == *table && of(&plan.scope) && stop.overtaken().is_none()).collect()
+    }
+
+    /// A panic elsewhere leaves the map whole: each change is one call.
+    fn lock(&self) -> MutexGuard<'_, HashMap<JobId, Running>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Act {
+    /// Writers win: stops the rewrites of these partitions of a table that can no
+    /// longer land, because an input of theirs is not live any more or the table is
+    /// gone. Gives back how many. Without such a rewrite under way nothing is read.
+    ///
+    /// A rewrite whose commit is being asked for ends as the catalog says; deletes
+    /// that came are for its commit to carry over, or to refuse.
+    ///
+    /// # Errors
+    /// When the table cannot be read; no job is stopped for that.
+    pub async fn yield_to_writers(&self, table: &TableName, of: impl Fn(&PartitionKey) -> bool) -> Result<usize, Error> {
+        let mut stopped = 0;
+        for (plan, stop) in self.active.rewrites(table, of) {
+            let now = match self.load(&plan).await? {
+                None => Err(Conflict::TableGone),
+                Some(now) => plan.late(&now.scope(&plan.scope).await?),
+            };
+            if let Err(by @ (Conflict::InputGone { .. } | Conflict::TableGone)) = now {
+                tracing::info!(job = stop.job.0, %table, why = describe(&by), "a rewrite that can no longer land is stopped");
+                stop.overtake(by);
+                stopped += 1;
+            }
+        }
+        Ok(stopped)
+    }
+}
