@@ -1,6 +1,6 @@
 //! `jobs`, `cancel`, `pause`, `resume`: the journal by hand.
 
-use crate::act::{Job, Journal, Kind, Pause, Query, interrupted};
+use crate::act::{Job, JobState, Journal, Kind, Pause, Query, interrupted};
 use crate::app::App;
 use crate::cli::args::Jobs;
 use crate::cli::show::JobRow;
@@ -51,6 +51,8 @@ fn row(job: &Job, attempt: Option<String>) -> JobRow {
         created_ms: job.requested_ms,
         changed_ms: job.changed_ms,
         snapshot_id: job.numbers.snapshot_id.map(|id| id.to_string()),
+        estimate: job.numbers.estimate,
+        actual: (job.state == JobState::Committed && job.kind == Kind::Rewrite).then(|| job.numbers.figures()),
         error: if job.numbers.snapshot_id.is_some() { String::new() } else { job.note.clone() },
     }
 }

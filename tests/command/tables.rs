@@ -116,9 +116,11 @@ async fn compact_tells_each_partition_and_the_journal_keeps_it() {
     assert_eq!(table.rows().await, ["2|b|7", "3|c|7", "4|d|7", "5|e|8"]);
 
     let jobs = place.run(&["jobs", "--json"]).await.expect(0).lines();
-    let expected =
-        ["attempt", "bytes", "changed_ms", "created_ms", "error", "files", "job", "partition", "reason", "snapshot_id", "state", "table"];
+    let (own, judged) = (["attempt", "bytes", "changed_ms", "created_ms", "error", "estimate", "files", "job"], ["partition", "reason"]);
+    let expected: Vec<&str> = ["actual"].into_iter().chain(own).chain(judged).chain(["snapshot_id", "state", "table"]).collect();
     assert_eq!(jobs.iter().map(keys).collect::<Vec<_>>(), [expected]);
+    // what was asked for by hand was not estimated
+    assert_eq!((&jobs[0]["estimate"], &jobs[0]["actual"]["files"]), (&Value::Null, &json!(2.0)));
     assert_eq!((&jobs[0]["state"], &jobs[0]["reason"], &jobs[0]["snapshot_id"]), (&json!("committed"), &json!("request"), &json!(head)));
     assert_eq!((&jobs[0]["table"], &jobs[0]["error"], &jobs[0]["files"]), (&json!(NAME), &json!(""), &json!(3)));
     assert_eq!(place.run(&["jobs", "--table", "lake.ns.other", "--json"]).await.expect(0).out, "");

@@ -2,6 +2,7 @@
 
 use super::log::Standing;
 use crate::decide::ScopeMemory;
+use crate::decide::budget::Denied;
 use crate::decide::round::Candidate;
 use crate::model::refusal::{Refusal, Refused};
 use crate::model::table::TableView;
@@ -32,7 +33,7 @@ pub struct ScopePage {
     pub(super) standing: Option<Standing>,
     pub(super) candidate: Option<Candidate>,
     pub(super) score: f64,
-    pub(super) waits_for: String,
+    pub(super) denied: Option<Denied>,
     pub(super) foresight: Foresight,
     /// Its candidate is not looked into before.
     rests_until_ms: Option<i64>,
@@ -88,6 +89,11 @@ impl ScopePage {
         Self { in_flight: true, ..Self::default() }
     }
 
+    /// What stands in its candidate's way; empty for nothing.
+    pub fn waits_for(&self) -> String {
+        self.denied.as_ref().map(ToString::to_string).unwrap_or_default()
+    }
+
     /// Of a partition of which nothing is known but its last verdict.
     pub fn of_verdict(standing: Option<Standing>) -> Self {
         Self { standing, ..Self::default() }
@@ -118,7 +124,7 @@ impl ScopePage {
 
     /// It asks for no work.
     pub fn rest(&mut self) {
-        (self.score, self.waits_for) = (0.0, String::new());
+        (self.score, self.denied) = (0.0, None);
         // what is refused asks for it again as soon as it changes
         if self.refused.is_none() {
             (self.foresight, self.rests_until_ms) = (Foresight::None, None);
