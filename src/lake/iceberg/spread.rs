@@ -1,6 +1,9 @@
-//! Work on columns, spread over the cores.
+//! Work on columns, spread over the cores, and work beside other tasks.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
+
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// Cores at hand.
 pub fn cores() -> usize {
@@ -36,6 +39,19 @@ pub fn spread<T: Send, E: Send>(items: Vec<T>, work: impl Fn(T) -> Result<(), E>
     left.into_inner().unwrap_or_else(PoisonError::into_inner).1
 }
 
+/// Does work that takes its time where it does not hold up other tasks. In a
+/// runtime of one thread, as a simulation has, it is done in place: there the
+/// order of all things is the order of the tasks.
+///
+/// Errs with what became of it when it did not end: it panicked, or the runtime
+/// is going down.
+pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
+    if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+        return catch_unwind(AssertUnwindSafe(work)).map_err(|_| "the work panicked".into());
+    }
+    tokio::task::spawn_blocking(work).await.map_err(|stopped| stopped.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,5 +80,19 @@ mod tests {
         });
         assert_eq!(done, Err("three"));
         assert_eq!(spread(vec![1, 2], |n: u64| if n == 1 { Err(n) } else { Ok(()) }), Err(1));
+    }
+
+    #[tokio::test]
+    async fn on_one_thread_work_is_done_in_place_and_a_panic_is_told() {
+        let here = std::thread::current().id();
+        assert_eq!(aside(|| std::thread::current().id()).await, Ok(here));
+        assert_eq!(aside(|| if true { std::panic::resume_unwind(Box::new(1)) }).await, Err("the work panicked".into()));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn elsewhere_work_is_done_beside_the_tasks() {
+        let here = std::thread::current().id();
+        assert_ne!(aside(|| std::thread::current().id()).await, Ok(here));
+        assert!(aside(|| if true { std::panic::resume_unwind(Box::new(1)) }).await.is_err());
     }
 }
