@@ -34,4 +34,5 @@ mod rewrite {
     pub mod walker;
 }
 mod serve;
+mod sim;
 mod whole;

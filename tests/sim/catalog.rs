@@ -2,15 +2,18 @@
 //! answers, applies late, and answers what is not so; and the same catalog as
 //! foreign writers reach it, where nothing goes wrong.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
+use afterwrite::act::{AttemptState, Journal, MemoryJournal};
 use afterwrite::lake::asserted::{Asserted, AssertedHead};
+use afterwrite::lake::clock::Clock;
 use afterwrite::lake::iceberg::catalog::{Answer, Catalog, Loaded};
 use afterwrite::lake::{Control, Error, Pointer, Result};
 use afterwrite::model::ident::TableName;
 use afterwrite::model::killpoint::KillPoint;
+use afterwrite::model::plan::{ATTEMPT_KEY, JobId};
 use async_trait::async_trait;
 use iceberg::io::FileIO;
 use iceberg::spec::TableMetadata;
@@ -20,8 +23,8 @@ use serde_json::Value;
 use super::chance::Dice;
 use super::clock::SimClock;
 use super::gate::{Call, Gate};
+use super::now;
 use super::store::Objects;
-use afterwrite::lake::clock::Clock;
 
 /// What a commit's success depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +47,7 @@ pub struct Backend {
     pub fences: bool,
     clock: Arc<SimClock>,
     state: Mutex<State>,
-    landed: Mutex<Option<Weak<dyn Landed>>>,
+    listener: Mutex<Option<Weak<dyn Landed>>>,
     pub unreachable: AtomicBool,
 }
 
@@ -52,6 +55,8 @@ struct State {
     pointers: BTreeMap<TableName, String>,
     late: Vec<Request>,
     dice: Dice,
+    /// Every metadata file that was current once.
+    history: BTreeSet<String>,
 }
 
 /// A commit that the catalog has received.
@@ -65,17 +70,28 @@ struct Request {
 
 impl Backend {
     pub fn new(objects: Arc<Objects>, clock: Arc<SimClock>, compares: Compares, fences: bool, seed: u64) -> Arc<Self> {
-        let state = State { pointers: BTreeMap::new(), late: vec![], dice: Dice::new(seed) };
+        let state = State { pointers: BTreeMap::new(), late: vec![], dice: Dice::new(seed), history: BTreeSet::new() };
         let state = Mutex::new(state);
-        Arc::new(Self { objects, compares, fences, clock, state, landed: Mutex::new(None), unreachable: AtomicBool::new(false) })
+        Arc::new(Self { objects, compares, fences, clock, state, listener: Mutex::new(None), unreachable: AtomicBool::new(false) })
     }
 
     pub fn join(&self, landed: Weak<dyn Landed>) {
-        *self.landed.lock().unwrap() = Some(landed);
+        *self.listener.lock().unwrap() = Some(landed);
     }
 
     pub fn pointer(&self, name: &TableName) -> Option<String> {
         self.state.lock().unwrap().pointers.get(name).cloned()
+    }
+
+    fn point(&self, name: &TableName, location: &str) {
+        let mut state = self.state.lock().unwrap();
+        state.pointers.insert(name.clone(), location.into());
+        state.history.insert(location.into());
+    }
+
+    /// Every metadata file that was current once.
+    pub fn landed(&self) -> BTreeSet<String> {
+        self.state.lock().unwrap().history.clone()
     }
 
     pub fn metadata_at(&self, location: &str) -> TableMetadata {
@@ -93,8 +109,9 @@ impl Backend {
         late.into_iter().filter(|request| matches!(self.apply(request), Answer::Landed(_))).count()
     }
 
-    pub fn late(&self) -> usize {
-        self.state.lock().unwrap().late.len()
+    /// Commits under way are lost for good.
+    pub fn drop_late(&self) {
+        self.state.lock().unwrap().late.clear();
     }
 
     fn random(&self) -> u64 {
@@ -139,8 +156,8 @@ impl Backend {
         if request.to.is_none() {
             self.objects.put(&location, serde_json::to_vec(&after).unwrap().into());
         }
-        self.state.lock().unwrap().pointers.insert(request.name.clone(), location.clone());
-        if let Some(landed) = self.landed.lock().unwrap().as_ref().and_then(Weak::upgrade) {
+        self.point(&request.name, &location);
+        if let Some(landed) = self.listener.lock().unwrap().as_ref().and_then(Weak::upgrade) {
             landed.landed(&request.name, &before, &after);
         }
         Answer::Landed(location)
@@ -162,7 +179,7 @@ impl Backend {
 /// The crate stamps the machine's time where the simulation's must stand.
 fn timed(metadata: &TableMetadata, before_ms: i64, now_ms: i64) -> TableMetadata {
     let mut value = serde_json::to_value(metadata).unwrap();
-    let real = |ms: i64| ms < super::clock::EPOCH_MS / 2 * 2 - 1_000_000_000;
+    let real = |ms: i64| ms < super::clock::EPOCH_MS - 50_000_000_000;
     let mut last = before_ms;
     for entry in value.get_mut("snapshot-log").and_then(Value::as_array_mut).into_iter().flatten() {
         let ms = entry["timestamp-ms"].as_i64().unwrap();
@@ -179,16 +196,31 @@ fn timed(metadata: &TableMetadata, before_ms: i64, now_ms: i64) -> TableMetadata
 
 /// The catalog as the product reaches it.
 pub struct SimCatalog {
-    pub backend: Arc<Backend>,
-    pub gate: Arc<Gate>,
-    pub io: FileIO,
+    backend: Arc<Backend>,
+    gate: Arc<Gate>,
+    io: FileIO,
+    journal: Arc<MemoryJournal>,
     committing: Mutex<BTreeMap<TableName, usize>>,
 }
 
 impl SimCatalog {
-    pub fn new(backend: Arc<Backend>, gate: Arc<Gate>) -> Self {
+    pub fn new(backend: Arc<Backend>, gate: Arc<Gate>, journal: Arc<MemoryJournal>) -> Self {
         let io = backend.objects.io(Some(Arc::clone(&gate)));
-        Self { backend, gate, io, committing: Mutex::default() }
+        Self { backend, gate, io, journal, committing: Mutex::default() }
+    }
+
+    /// A job asks again only when every try before is known to have failed.
+    fn expect_first_or_failed(&self, updates: &[TableUpdate]) {
+        let attempt = updates.iter().find_map(|update| match update {
+            TableUpdate::AddSnapshot { snapshot } => snapshot.summary().additional_properties.get(ATTEMPT_KEY),
+            _ => None,
+        });
+        let Some((attempt, job)) = attempt.and_then(|a| Some((a, a.rsplit_once('.')?.0))) else { return };
+        for other in now(self.journal.attempts(&JobId(job.into()))).unwrap() {
+            if other.id.0 != *attempt && matches!(other.state, AttemptState::Committing { .. }) {
+                self.gate.wrong(format!("attempt {attempt} asks while {} may have landed", other.id.0));
+            }
+        }
     }
 
     fn gone(&self, what: &str) -> Error {
@@ -201,7 +233,12 @@ impl SimCatalog {
     }
 
     /// In a catalog of pointers the metadata file is the client's to write.
-    async fn stage(&self, base: &Loaded, updates: &[TableUpdate], control: &dyn Control) -> Result<std::result::Result<(String, TableMetadata), Answer>> {
+    async fn stage(
+        &self,
+        base: &Loaded,
+        updates: &[TableUpdate],
+        control: &dyn Control,
+    ) -> Result<std::result::Result<(String, TableMetadata), Answer>> {
         let metadata = match self.backend.built(&base.metadata, &base.metadata_location, updates.to_vec()) {
             Ok(metadata) => metadata,
             Err(why) => return Ok(Err(Answer::Rejected(why))),
@@ -250,7 +287,9 @@ impl<'a> Committing<'a> {
         let mut committing = catalog.committing.lock().unwrap();
         let count = committing.entry(name.clone()).or_default();
         *count += 1;
-        assert_eq!(*count, 1, "two commits to {name} at one time");
+        if *count > 1 {
+            catalog.gate.wrong(format!("two commits to {name} at one time"));
+        }
         Self(catalog, name.clone())
     }
 }
@@ -302,6 +341,7 @@ impl Catalog for SimCatalog {
         control: &dyn Control,
     ) -> Result<Answer> {
         let _one = Committing::new(self, &base.name);
+        self.expect_first_or_failed(&updates);
         let (to, asserted) = match self.backend.compares {
             Compares::Pointers => {
                 if requirements.iter().any(|r| r.check(Some(&base.metadata)).is_err()) {
@@ -375,7 +415,7 @@ impl Catalog for Foreign {
         let metadata = self.backend.built(&base.metadata, &base.metadata_location, updates).map_err(Error::Setup)?;
         let location = self.backend.next_location(&metadata, Some(&base.metadata_location));
         self.backend.objects.put(&location, serde_json::to_vec(&metadata).unwrap().into());
-        self.backend.state.lock().unwrap().pointers.insert(base.name.clone(), location.clone());
+        self.backend.point(&base.name, &location);
         Ok(Answer::Landed(location))
     }
 
@@ -387,7 +427,7 @@ impl Catalog for Foreign {
         let metadata: TableMetadata = serde_json::from_value(value).unwrap();
         let location = self.backend.next_location(&metadata, None);
         self.backend.objects.put(&location, serde_json::to_vec(&metadata).unwrap().into());
-        self.backend.state.lock().unwrap().pointers.insert(name.clone(), location);
+        self.backend.point(name, &location);
         Ok(self.backend.loaded(name, &self.io).unwrap())
     }
 }

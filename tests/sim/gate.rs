@@ -53,6 +53,7 @@ pub struct Gate {
     world: Mutex<Option<Weak<dyn Meanwhile>>>,
     trace: Mutex<Trace>,
     kill_at: Mutex<Option<(KillPoint, u32)>>,
+    wrong: Mutex<Vec<String>>,
 }
 
 /// What happened, as a hash of all and the words of the last.
@@ -74,6 +75,7 @@ impl Gate {
             world: Mutex::new(None),
             trace: Mutex::new(Trace { hash: 0xcbf2_9ce4_8422_2325, tail: VecDeque::new() }),
             kill_at: Mutex::new(None),
+            wrong: Mutex::default(),
         })
     }
 
@@ -87,6 +89,15 @@ impl Gate {
 
     pub fn dice(&self) -> MutexGuard<'_, Dice> {
         self.dice.lock().unwrap()
+    }
+
+    /// Something that must never be; the run fails at its next check.
+    pub fn wrong(&self, what: String) {
+        self.wrong.lock().unwrap().push(what);
+    }
+
+    pub fn take_wrong(&self) -> Option<String> {
+        self.wrong.lock().unwrap().pop()
     }
 
     /// Calls so far: while it does not grow, the product is at rest.

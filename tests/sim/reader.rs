@@ -126,8 +126,7 @@ impl Reader {
         let batches: Vec<_> = reader.collect::<Result<_, _>>().map_err(|e| format!("{path}: {e}"))?;
         let mut rows = Rows { count: batches.iter().map(|b| b.num_rows()).sum(), columns: BTreeMap::new() };
         if let Some(first) = batches.first() {
-            let ids: Vec<i32> =
-                first.schema().fields().iter().filter_map(|f| f.metadata().get("PARQUET:field_id")?.parse().ok()).collect();
+            let ids: Vec<i32> = first.schema().fields().iter().filter_map(|f| f.metadata().get("PARQUET:field_id")?.parse().ok()).collect();
             for row in oracle::texts(&batches, &ids) {
                 for (id, text) in ids.iter().zip(row) {
                     rows.columns.entry(*id).or_default().push(text);

@@ -9,7 +9,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use iceberg::io::{FileIO, FileIOBuilder, FileMetadata, FileRead, FileWrite, InputFile, OutputFile, Storage, StorageConfig, StorageFactory};
+use iceberg::io::{
+    FileIO, FileIOBuilder, FileMetadata, FileRead, FileWrite, InputFile, OutputFile, Storage, StorageConfig, StorageFactory,
+};
 use iceberg::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
@@ -172,7 +174,10 @@ impl Storage for Shop {
     }
 
     async fn delete_prefix(&self, path: &str) -> Result<()> {
-        panic!("the product deletes all below {path}");
+        if let Some(gate) = &self.door()?.gate {
+            gate.wrong(format!("the product deletes all below {path}"));
+        }
+        Err(unavailable(path))
     }
 
     async fn delete_stream(&self, mut paths: BoxStream<'static, String>) -> Result<()> {

@@ -86,13 +86,25 @@ mod tests {
     async fn on_one_thread_work_is_done_in_place_and_a_panic_is_told() {
         let here = std::thread::current().id();
         assert_eq!(aside(|| std::thread::current().id()).await, Ok(here));
-        assert_eq!(aside(|| if true { std::panic::resume_unwind(Box::new(1)) }).await, Err("the work panicked".into()));
+        assert_eq!(
+            aside(|| if true {
+                std::panic::resume_unwind(Box::new(1))
+            })
+            .await,
+            Err("the work panicked".into())
+        );
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn elsewhere_work_is_done_beside_the_tasks() {
         let here = std::thread::current().id();
         assert_ne!(aside(|| std::thread::current().id()).await, Ok(here));
-        assert!(aside(|| if true { std::panic::resume_unwind(Box::new(1)) }).await.is_err());
+        assert!(
+            aside(|| if true {
+                std::panic::resume_unwind(Box::new(1))
+            })
+            .await
+            .is_err()
+        );
     }
 }

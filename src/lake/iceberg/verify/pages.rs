@@ -147,9 +147,8 @@ impl Pages<'_> {
             let hash = right.iter().fold(0, |hash, chunk| xxh3_128(&chunk.bytes) ^ u128::rotate_left(hash, 1));
             (compare(&left, &right, &asked), hash)
         };
-        let (compared, hash) = aside(work)
-            .await
-            .map_err(|stopped| Error::Stopped(format!("a column was not compared to its end: {stopped}")))?;
+        let (compared, hash) =
+            aside(work).await.map_err(|stopped| Error::Stopped(format!("a column was not compared to its end: {stopped}")))?;
         match compared {
             Ok(found) => Ok(Compared { column, found: Some(found), hash }),
             Err(Failure { trouble: Trouble::Unfit(why), .. }) => {
