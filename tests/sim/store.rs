@@ -59,12 +59,16 @@ impl Objects {
 
     /// As the product reaches them; without a gate as others do.
     pub fn io(self: &Arc<Self>, gate: Option<Arc<Gate>>) -> FileIO {
-        FileIOBuilder::new(Arc::new(Shop(Some(Door { objects: Arc::clone(self), gate })))).build()
+        FileIOBuilder::new(Arc::new(Shop { door: Some(Door { objects: Arc::clone(self), gate }) })).build()
     }
 }
 
 #[derive(Clone, Serialize, Deserialize)]
-struct Shop(#[serde(skip)] Option<Door>);
+struct Shop {
+    /// Not for writing down.
+    #[serde(skip)]
+    door: Option<Door>,
+}
 
 #[derive(Clone)]
 struct Door {
@@ -125,7 +129,7 @@ impl Door {
 
 impl Shop {
     fn door(&self) -> Result<&Door> {
-        self.0.as_ref().ok_or_else(|| unavailable("a copy"))
+        self.door.as_ref().ok_or_else(|| unavailable("a copy"))
     }
 }
 

@@ -212,10 +212,10 @@ impl World {
                 let place = state.dice.below(groups[0].len());
                 change = change.delete_own_positions(&[(0, place as i64)]);
                 groups[0].remove(place);
-                return self.land_upsert(state, scene, (&keys_by, &keys, spec_id), change, groups);
+                return self.land_upsert(state, scene, (keys_by.as_slice(), keys.as_slice(), spec_id), change, groups);
             }
         }
-        self.land_upsert(state, scene, (&keys_by, &keys, spec_id), change, groups);
+        self.land_upsert(state, scene, (keys_by.as_slice(), keys.as_slice(), spec_id), change, groups);
     }
 
     fn land_upsert(&self, state: &mut State, scene: &Scene<'_>, delete: (&[i32], &[Row], i32), change: Change<'_>, groups: Vec<Vec<Row>>) {
@@ -418,9 +418,9 @@ impl World {
         let (id, p) = (scene.name_of(ID).unwrap().to_owned(), scene.name_of(P).unwrap().to_owned());
         let fields: Vec<(&str, &str, Transform)> = match state.dice.below(4) {
             0 => vec![],
-            1 => vec![(&p, "p_part", Transform::Identity)],
-            2 => vec![(&id, "id_bucket", Transform::Bucket(2))],
-            _ => vec![(&p, "p_part", Transform::Identity), (&id, "id_bucket", Transform::Bucket(2))],
+            1 => vec![(p.as_str(), "p_part", Transform::Identity)],
+            2 => vec![(id.as_str(), "id_bucket", Transform::Bucket(2))],
+            _ => vec![(p.as_str(), "p_part", Transform::Identity), (id.as_str(), "id_bucket", Transform::Bucket(2))],
         };
         let spec_id = now(scene.of.evolve_spec(&fields));
         self.foreign.fetch_add(1, Ordering::SeqCst);
