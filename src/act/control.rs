@@ -23,8 +23,8 @@ impl KillSwitch {
     /// The variable whose value names the point at which the process ends.
     pub const VARIABLE: &'static str = "AFTERWRITE_KILL_AT";
 
-    /// From the variable's value: ends the process, without any clean-up, when
-    /// the point of that name is passed.
+    /// From the variable's value: ends the process as `kill -9` does when the point
+    /// of that name is passed.
     pub fn from_variable(value: Option<&str>) -> std::result::Result<Self, String> {
         let Some(value) = value.filter(|v| !v.is_empty()) else {
             return Ok(Self::default());
@@ -32,6 +32,7 @@ impl KillSwitch {
         let at = KillPoint::from_str(value).map_err(|e| format!("{}: {e}", Self::VARIABLE))?;
         Ok(Self::calling(move |point| {
             if point == at {
+                let _dead = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
                 std::process::abort();
             }
         }))

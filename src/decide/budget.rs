@@ -18,6 +18,10 @@ const SAFETY: f64 = 4.0;
 const LEAST_SAFETY: f64 = 2.0;
 /// Time that every job is given beyond its estimate, in milliseconds.
 const GRACE_MS: f64 = 60_000.0;
+/// For so long a job that is stopped may still hold its memory, in milliseconds:
+/// until it has heard of it, and until what it asked of the catalog is known. It is
+/// reserved with the job, so that no job costs more than was set aside for it.
+pub const LINGER_MS: i64 = 90_000;
 
 /// What may still be spent.
 #[derive(Debug)]
@@ -75,6 +79,20 @@ impl Budget {
         let rate = nano(limits.gb_hours_per_hour, f64::floor);
         let cap = nano(cap_gb_hours(limits), f64::floor).saturating_mul(HOUR_MS);
         Self { rate, cap, level: cap, reserved: 0, running: 0, slots: limits.concurrent_jobs, filled_at_ms: now_ms }
+    }
+
+    /// The bucket as jobs before have left it: each with the moment at which it was
+    /// booked, in milliseconds, and its GB-hours. A process that begins anew spends
+    /// no hour's budget twice.
+    pub fn after(limits: &BudgetLimits, spent: &[(i64, f64)], now_ms: i64) -> Self {
+        let mut spent: Vec<(i64, f64)> = spent.iter().map(|(at_ms, used)| (*at_ms.min(&now_ms), *used)).collect();
+        spent.sort_by_key(|(at_ms, _)| *at_ms);
+        let mut budget = Self::new(limits, spent.first().map_or(now_ms, |(at_ms, _)| *at_ms));
+        for (at_ms, used) in spent {
+            budget.settle(Reservation { nano: 0 }, used, at_ms);
+        }
+        budget.fill(now_ms);
+        budget
     }
 
     /// Sets a job's upper bound aside.
@@ -145,11 +163,12 @@ pub fn cap_gb_hours(limits: &BudgetLimits) -> f64 {
 }
 
 /// The upper bound of a job over `bytes`: several times its estimate, within the
-/// policy's time and what the budget can ever hold.
+/// policy's time and what the budget can ever hold. Its GB-hours are those of its
+/// time and of [`LINGER_MS`].
 pub fn bound_for(policy: &Policy, limits: &BudgetLimits, bytes: u64) -> Bound {
     let wanted = estimate_ms(policy, bytes) * SAFETY + GRACE_MS;
     let millis = wanted.min(longest_ms(policy, limits)) as i64;
-    Bound { gb_hours: gb_hours(policy.memory_limit, millis), millis, memory: policy.memory_limit }
+    Bound { gb_hours: gb_hours(policy.memory_limit, millis.saturating_add(LINGER_MS)), millis, memory: policy.memory_limit }
 }
 
 /// The most input bytes of one job: the policy's, and no more than a job's time
@@ -162,7 +181,7 @@ pub fn largest_job(policy: &Policy, limits: &BudgetLimits) -> u64 {
 /// Time after which any job of the policy is stopped.
 fn longest_ms(policy: &Policy, limits: &BudgetLimits) -> f64 {
     let memory_gb = policy.memory_limit.max(1) as f64 / 1e9;
-    let affordable = (cap_gb_hours(limits) / memory_gb * HOUR_MS as f64).floor();
+    let affordable = (cap_gb_hours(limits) / memory_gb * HOUR_MS as f64).floor() - LINGER_MS as f64;
     affordable.min(policy.max_job_ms as f64).max(0.0)
 }
 
@@ -282,6 +301,18 @@ mod tests {
     }
 
     #[test]
+    fn a_bucket_begun_anew_is_what_the_jobs_before_have_left() {
+        assert_eq!(Budget::after(&LIMITS, &[], HOUR).available(), 4.0);
+        // 3 of 4 spent, one hour's 2 come back, 1.5 spent, half an hour's 1 come back
+        let spent = [(2 * HOUR, 1.5), (HOUR, 3.0)];
+        assert_eq!(Budget::after(&LIMITS, &spent, 2 * HOUR + HOUR / 2).available(), 2.5);
+        assert_eq!(Budget::after(&LIMITS, &spent, 100 * HOUR).available(), 4.0);
+        // what is said to end later than now was spent by now; what is more than there is, is a debt
+        assert_eq!(Budget::after(&LIMITS, &[(9 * HOUR, 5.0)], HOUR).available(), 0.0);
+        assert_eq!(Budget::after(&LIMITS, &[(9 * HOUR, f64::NAN)], HOUR).available(), 0.0);
+    }
+
+    #[test]
     fn without_carry_over_one_hours_budget_can_be_used() {
         let limits = BudgetLimits { carry_over_hours: 0.0, ..LIMITS };
         assert_eq!(Budget::new(&limits, 0).available(), 2.0);
@@ -292,7 +323,8 @@ mod tests {
         let mut policy = Policy { memory_limit: 1_000_000_000, max_job_ms: HOUR, ..Policy::default() };
         policy.cost.rewrite_bytes_per_hour = 3.6e9;
         // 10⁷ bytes take 10 s; four times that and a minute
-        assert_eq!(bound_for(&policy, &LIMITS, 10_000_000), Bound { gb_hours: 100.0 / 3600.0, millis: 100_000, memory: 1_000_000_000 });
+        let expected = Bound { gb_hours: 190.0 / 3600.0, millis: 100_000, memory: 1_000_000_000 };
+        assert_eq!(bound_for(&policy, &LIMITS, 10_000_000), expected);
         assert_eq!(bound_for(&policy, &LIMITS, 3_600_000_000).millis, HOUR);
     }
 
@@ -300,11 +332,11 @@ mod tests {
     fn every_job_up_to_the_largest_fits_the_budget_and_has_twice_its_estimate() {
         let mut policy = Policy { memory_limit: 4_000_000_000, max_job_ms: 10 * HOUR, max_job_bytes: u64::MAX, ..Policy::default() };
         policy.cost.rewrite_bytes_per_hour = 3.6e9;
-        // 4 GB for at most one hour, half of it needed
+        // 4 GB for at most one hour, 90 s of it to end, half of the rest needed
         let largest = largest_job(&policy, &LIMITS);
-        assert_eq!(largest, 1_800_000_000);
+        assert_eq!(largest, 1_755_000_000);
         let bound = bound_for(&policy, &LIMITS, largest);
-        assert_eq!((bound.gb_hours, bound.millis), (4.0, HOUR));
+        assert_eq!((bound.gb_hours, bound.millis), (4.0, HOUR - LINGER_MS));
         assert_eq!(Budget::new(&LIMITS, 0).reserve(&bound, 0).map(|_| ()), Ok(()));
     }
 

@@ -2,6 +2,7 @@
 //! knows whether it landed.
 
 use std::collections::HashSet;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +41,7 @@ impl Running {
     async fn ended(self) -> Ended {
         let output = tokio::task::spawn_blocking(move || self.child.wait_with_output().unwrap()).await.unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+        Ended { code: output.status.code(), signal: output.status.signal(), out: text(output.stdout), err: text(output.stderr) }
     }
 }
 
@@ -108,6 +109,35 @@ async fn a_signal_cancels_the_job_under_way_and_the_next_command_leaves_nothing_
         world.place.assert_settled().await;
         world.place.assert_accounted(&world.table, &HashSet::new()).await;
     }
+}
+
+#[tokio::test]
+async fn a_job_under_way_is_cancelled_by_another_command() {
+    let world = World::new().await;
+    let head = world.table.head().await;
+    // the commit is tried again and again, for as long as the job lasts
+    world.server.fail(is_load, Work::Done, Reply::True);
+    world.server.fail(is_load, Work::Done, Reply::True);
+    for _ in 0..500 {
+        world.server.fail(is_load, Work::NotDone, Reply::error(503, "ServiceUnavailableException"));
+    }
+    let running = start(&world.place, &["compact", NAME, "--json"]);
+    world.until(JobState::Inflight).await;
+    let job = world.place.run(&["jobs", "--json"]).await.expect(0).each("job").remove(0);
+    let job = job.as_str().unwrap();
+    let asked = world.place.run(&["cancel", job]).await.expect(0);
+    assert_eq!(asked.out, format!("job {job} is asked to stop; `jobs` shows when it has\n"));
+    let ended = running.ended().await.expect(1);
+    assert_eq!(
+        (ended.each("result"), ended.each("partition")),
+        (vec![json!("cancelled"), json!("left")], vec![json!("p=7"), json!("p=8")])
+    );
+    assert_eq!(world.place.run(&["jobs", "--json"]).await.expect(0).each("state"), [json!("cancelled")]);
+    assert_eq!(world.table.head().await, head);
+    world.server.heal();
+    world.place.run(&["compact", NAME]).await.expect(0);
+    world.place.assert_settled().await;
+    world.place.assert_accounted(&world.table, &HashSet::new()).await;
 }
 
 #[tokio::test]

@@ -7,9 +7,9 @@ use sqlx::{Connection, SqliteConnection};
 use super::world::{NAME, World};
 use crate::fixture::process::{Ended, over_rest};
 
-/// What a process says when it is aborted: nothing, by a signal.
-fn aborted(ended: &Ended) -> bool {
-    ended.code.is_none() && ended.out.is_empty()
+/// Whether a process ended as by `kill -9`, with nothing said.
+pub fn killed(ended: &Ended) -> bool {
+    ended.signal == Some(9) && ended.out.is_empty()
 }
 
 /// Writers that always come first: the pointer never is where a swap asserts it.
@@ -25,20 +25,20 @@ async fn always_moved(world: &World, on: bool) {
 
 /// The points that a commit can be made to pass. A REST catalog's conflict that the
 /// table does not show is unknown, and nothing is cleaned up after it.
-fn points() -> impl Iterator<Item = KillPoint> {
+pub fn points() -> impl Iterator<Item = KillPoint> {
     KillPoint::ALL.iter().copied().filter(|point| over_rest().is_none() || *point != KillPoint::CleanupBegun)
 }
 
 /// Ends a `compact` at a point. Clean-up begins only after a conflict.
-async fn crash(world: &World, point: KillPoint) {
+pub async fn crash(world: &World, point: KillPoint) {
     always_moved(world, point == KillPoint::CleanupBegun).await;
     let ended = world.compact_killed_at(point.code()).await;
-    assert!(aborted(&ended), "{point} was not passed: {ended:?}");
+    assert!(killed(&ended), "{point} was not passed: {ended:?}");
     always_moved(world, false).await;
 }
 
 /// Whether the commit of the first partition has landed by then.
-fn has_landed(point: KillPoint) -> bool {
+pub fn has_landed(point: KillPoint) -> bool {
     matches!(point, KillPoint::CatalogAnswered | KillPoint::OutcomeJournaled)
 }
 
@@ -83,21 +83,6 @@ async fn jobs_side_by_side_killed_at_any_point_are_closed_by_the_next() {
     }
 }
 
-#[tokio::test]
-async fn a_spliced_compaction_killed_at_any_point_is_closed_by_the_next() {
-    // built once: 240 000 rows take their time
-    let origin = World::to_splice().await;
-    let planned = origin.compact_killed_at(KillPoint::Written.code()).await;
-    assert!(aborted(&planned), "{planned:?}");
-    for point in [KillPoint::OutputNamed, KillPoint::OutputBegun, KillPoint::Written, KillPoint::Verified] {
-        let ended = origin.compact_killed_at(point.code()).await;
-        assert!(aborted(&ended), "{point} was not passed: {ended:?}");
-    }
-    let ended = origin.compact().await.expect(0);
-    assert_eq!((ended.each("result"), ended.each("path")), (vec!["committed".into()], vec!["splice".into()]), "{}", ended.out);
-    origin.assert_whole(1).await;
-}
-
 /// Nobody else commits: the pointer stands where the lost request would change it.
 #[tokio::test]
 async fn a_table_that_stands_still_is_free_again_after_a_kill_at_any_point() {
@@ -123,7 +108,7 @@ async fn a_recovery_that_is_killed_too_is_closed_by_the_next() {
         let named_files = !has_landed(point) && !matches!(point, KillPoint::Requested | KillPoint::Inflight);
         for (again, passed) in [(KillPoint::OutcomeJournaled, true), (KillPoint::CleanupBegun, named_files)] {
             let ended = world.compact_killed_at(again.code()).await;
-            assert_eq!(aborted(&ended), passed, "{again} after {point}: {ended:?}");
+            assert_eq!(killed(&ended), passed, "{again} after {point}: {ended:?}");
             assert_eq!(world.table.rows().await, world.rows, "{again} after {point}");
         }
         world.compact().await.expect(0);
@@ -159,7 +144,7 @@ async fn an_undo_killed_at_any_point_it_passes_is_closed_by_the_next_command() {
         assert_eq!(last.numbers.snapshot_id, Some(head));
 
         let ended = world.place.run_killed_at(point.code(), &["undo", &last.id.0, "--json"]).await;
-        assert!(aborted(&ended), "{point} was not passed: {ended:?}");
+        assert!(killed(&ended), "{point} was not passed: {ended:?}");
         assert_eq!(world.table.rows().await, world.rows);
 
         // the same again undoes it, or finds it undone

@@ -68,6 +68,19 @@ impl World {
         Self::of(place, table).await
     }
 
+    /// Small files of a table that wants bloom filters, one with deleted rows.
+    pub async fn to_encode() -> Self {
+        let place = Place::new(ONE_AT_A_TIME);
+        let table = Table::plain().property("write.parquet.bloom-filter-enabled.column.id", "true").past().in_sqlite(place.path());
+        let table = table.create().await;
+        let mut files = vec![];
+        for n in 0..4 {
+            files.push(table.append((0..5).map(|i| row(n * 5 + i, "v", 0))).await);
+        }
+        table.change().delete_positions(&[(&files[0], 1)]).commit().await;
+        Self::of(place, table).await
+    }
+
     async fn of(place: Place, table: Table) -> Self {
         let (rows, before) = (table.rows().await, place.files().into_iter().collect());
         Self { place, table, rows, before }

@@ -97,6 +97,22 @@ async fn h83_three_hundred_columns_stay_within_the_limit() {
     }
 }
 
+/// At the default limit.
+#[tokio::test]
+async fn h83_five_thousand_columns_of_ten_rows_are_compacted() {
+    let place = Place::new("");
+    let names: Vec<String> = (0..5_000).map(|n| format!("c{n}")).collect();
+    let columns: Vec<(&str, PrimitiveType)> = names.iter().map(|n| (n.as_str(), PrimitiveType::Long)).collect();
+    let (table, schema) = table(&place, &columns).await;
+    for file in 0..3 {
+        let column = |c: i64| -> ArrayRef { Arc::new(Int64Array::from_iter_values((0..10).map(|row| file * 1_000_000 + c * 10 + row))) };
+        append(&table, vec![batch(&schema, (0..5_000).map(column).collect())]).await;
+    }
+    let line = compact(&place).await;
+    within(&line, "committed", "", 512).await;
+    assert_eq!((line["rows"].as_u64(), line["files_out"].as_u64()), (Some(30), Some(1)));
+}
+
 #[tokio::test]
 async fn h83_a_row_group_larger_than_the_limit_stays_within_it() {
     let place = place(256);

@@ -1,6 +1,6 @@
 //! The law of the budget: actual costs over any window never pass it.
 
-use afterwrite::decide::budget::Budget;
+use afterwrite::decide::budget::{Budget, LINGER_MS};
 use afterwrite::model::plan::Bound;
 use afterwrite::model::policy::BudgetLimits;
 use proptest::prelude::*;
@@ -67,4 +67,11 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_stopped_job_has_ended_within_the_time_that_is_reserved_for_it() {
+    let settings = afterwrite::act::Settings::default();
+    let lingers = settings.look_every * settings.grace_looks + settings.resolve_for;
+    assert_eq!(lingers.as_millis(), u128::from(LINGER_MS.unsigned_abs()));
 }

@@ -45,7 +45,12 @@ impl Decoder for Raw {
 }
 
 async fn send(running: &Running, message: Bytes) -> Result<tonic::Response<Bytes>, tonic::Status> {
-    let mut grpc = tonic::client::Grpc::new(channel(running).await);
+    send_raw(channel(running).await, message).await
+}
+
+/// Reports a commit in bytes of one's own.
+pub async fn send_raw(channel: tonic::transport::Channel, message: Bytes) -> Result<tonic::Response<Bytes>, tonic::Status> {
+    let mut grpc = tonic::client::Grpc::new(channel);
     grpc.ready().await.unwrap();
     let path = "/afterwrite.v1.CommitHook/ReportCommit".parse().unwrap();
     grpc.unary(tonic::Request::new(message), path, Raw).await

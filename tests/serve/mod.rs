@@ -3,7 +3,7 @@
 mod access;
 mod door;
 mod hook;
-mod hostile;
+pub mod hostile;
 mod http;
 mod layout;
 mod reflection;

@@ -48,9 +48,9 @@ async fn jobs_never_run_more_than_so_many_at_a_time_and_the_rest_waits_with_its_
 
 #[tokio::test]
 async fn gb_hours_are_never_passed_and_what_waits_is_done_as_the_budget_fills() {
-    // a job's bound is one minute of half a GiB: 0.00895 GB-hours; the budget holds two and a half of them
+    // a job's bound is one minute of half a GiB, and 90 s to end: 0.0224 GB-hours; the budget holds two and a half of them
     let world = World::new(
-        "[defaults]\nact = true\ntarget_file_size = \"1MiB\"\n[budget]\ngb_hours_per_hour = 0.0225\ncarry_over_hours = 1.0\nconcurrent_jobs = 16\n",
+        "[defaults]\nact = true\ntarget_file_size = \"1MiB\"\n[budget]\ngb_hours_per_hour = 0.056\ncarry_over_hours = 1.0\nconcurrent_jobs = 16\n",
     );
     let table = world.table(Table::partitioned_by_p(), "t").await;
     for p in 0..5 {
@@ -70,7 +70,7 @@ async fn gb_hours_are_never_passed_and_what_waits_is_done_as_the_budget_fills() 
     process.until("the work's end", async || data_files(&table).await == 5).await;
     process.rest().await;
     assert_eq!(process.seen.most_running.load(std::sync::atomic::Ordering::SeqCst), 2);
-    assert!(spent(&world).await <= 0.0225 + 0.0225);
+    assert!(spent(&world).await <= 0.056 + 0.056);
     process.nothing_is_stuck(&world).await;
     process.stop().await;
 }
@@ -104,7 +104,7 @@ async fn work_in_several_jobs_is_not_lost_when_the_budget_ends_in_between() {
     // given a partition whose work is cut into jobs of a few files each, and budget for two and a half
     let world = World::new(
         "[defaults]\nact = true\ntarget_file_size = \"64KiB\"\nmax_job_size = \"160KiB\"\ncooldown = \"0s\"\n\
-         [budget]\ngb_hours_per_hour = 0.0225\ncarry_over_hours = 1.0\nconcurrent_jobs = 4\n",
+         [budget]\ngb_hours_per_hour = 0.056\ncarry_over_hours = 1.0\nconcurrent_jobs = 4\n",
     );
     let table = world.table(Table::plain(), "t").await;
     for n in 0..32 {

@@ -9,6 +9,7 @@ mod loops;
 mod restarts;
 mod spy;
 mod tables;
+mod tiers;
 mod time;
 mod troubles;
 pub mod world;
