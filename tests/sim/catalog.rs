@@ -21,7 +21,7 @@ use iceberg::{TableRequirement, TableUpdate};
 use serde_json::Value;
 
 use super::chance::Dice;
-use super::clock::SimClock;
+use super::clock::{MACHINE_MS, SimClock};
 use super::gate::{Call, Gate};
 use super::now;
 use super::store::Objects;
@@ -179,7 +179,7 @@ impl Backend {
 /// The crate stamps the machine's time where the simulation's must stand.
 fn timed(metadata: &TableMetadata, before_ms: i64, now_ms: i64) -> TableMetadata {
     let mut value = serde_json::to_value(metadata).unwrap();
-    let real = |ms: i64| ms < super::clock::EPOCH_MS - 50_000_000_000;
+    let real = |ms: i64| ms > MACHINE_MS;
     let mut last = before_ms;
     for entry in value.get_mut("snapshot-log").and_then(Value::as_array_mut).into_iter().flatten() {
         let ms = entry["timestamp-ms"].as_i64().unwrap();

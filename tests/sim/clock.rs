@@ -9,8 +9,12 @@ use std::time::Duration;
 
 use afterwrite::lake::clock::Clock;
 
-/// Where every run begins, in milliseconds since the epoch.
-pub const EPOCH_MS: i64 = 1_900_000_000_000;
+/// Where every run begins, in milliseconds since the epoch: long ago, so that the
+/// machine's time, which the Iceberg crate stamps, is told from it and never before.
+pub const EPOCH_MS: i64 = 1_500_000_000_000;
+
+/// Later than any run comes.
+pub const MACHINE_MS: i64 = EPOCH_MS + 100_000_000_000;
 
 pub struct SimClock(Mutex<State>);
 

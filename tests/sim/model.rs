@@ -67,11 +67,4 @@ impl Model {
         let hit = |row: &Row| keys.iter().any(|key| columns.iter().all(|id| row.cell(*id) == key.cell(*id)));
         self.without(|row| (global || row.scope == *scope) && hit(row))
     }
-
-    /// Some rows lie in another partition now.
-    #[must_use]
-    pub fn moved(&self, moved: &[i64], to: &PartitionKey) -> Self {
-        let scope = |row: &Row| if moved.contains(&row.u) { to.clone() } else { row.scope.clone() };
-        Self(Arc::new(self.0.iter().map(|row| Row { scope: scope(row), ..row.clone() }).collect()))
-    }
 }

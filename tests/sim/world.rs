@@ -23,7 +23,6 @@ use super::store::Objects;
 use crate::fixture::{Spec, Table};
 
 pub struct World {
-    pub seed: u64,
     pub gate: Arc<Gate>,
     pub clock: Arc<SimClock>,
     pub backend: Arc<Backend>,
@@ -121,7 +120,6 @@ impl World {
             high_ms: clock.now_ms(),
         };
         let world = Arc::new(Self {
-            seed,
             gate,
             clock,
             backend,

@@ -152,7 +152,8 @@ impl World {
     fn group(&self, state: &mut State, scene: &Scene<'_>, like: Option<&Row>) -> Vec<Row> {
         let first = self.row(state, scene);
         let pattern = like.cloned().unwrap_or_else(|| first.clone());
-        let count = 1 + state.dice.below(if state.dice.one_in(6) { 40 } else { 4 });
+        let most = if state.dice.one_in(6) { 40 } else { 4 };
+        let count = 1 + state.dice.below(most);
         (0..count)
             .map(|_| {
                 let mut row = self.row(state, scene);
@@ -430,7 +431,8 @@ impl World {
     /// Drops some snapshots that no reference names, and what only they needed.
     fn expire(&self, state: &mut State, scene: &Scene<'_>) {
         let whole = serde_json::to_value(&scene.metadata).unwrap();
-        let named: BTreeSet<i64> = whole["refs"].as_object().into_iter().flatten().filter_map(|(_, r)| r["snapshot-id"].as_i64()).collect();
+        let mut named: BTreeSet<i64> =
+            whole["refs"].as_object().into_iter().flatten().filter_map(|(_, r)| r["snapshot-id"].as_i64()).collect();
         named.extend(scene.head());
         let mut free: Vec<i64> = scene.metadata.snapshots().map(|s| s.snapshot_id()).filter(|id| !named.contains(id)).collect();
         free.sort_by_key(|id| scene.metadata.snapshot_by_id(*id).map(|s| (s.sequence_number(), s.timestamp_ms(), s.snapshot_id())));
