@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use afterwrite::act::journal::{Blob, Error, Kept, Result, Step};
-use afterwrite::act::{Attempt, AttemptState, Holder, Job, Journal, MemoryJournal, Pause, Pauses, Query};
+use afterwrite::act::{Attempt, AttemptState, Holder, Job, JobState, Journal, MemoryJournal, Pause, Pauses, Query};
 use afterwrite::model::ident::TableIdent;
 use afterwrite::model::plan::{AttemptId, JobId};
 use async_trait::async_trait;
@@ -18,6 +18,8 @@ pub struct Account {
     pub spent: f64,
     /// The most that was held or spent at the start of a job, and when.
     pub starts: Vec<(i64, f64, usize)>,
+    /// A job may have ended without a word in the journal.
+    pub blind: bool,
 }
 
 pub struct SimJournal {
@@ -33,7 +35,10 @@ impl SimJournal {
 
     async fn pass(&self, what: &str) -> Result<()> {
         match self.gate.pass(Call::Journal, what).await {
-            true => Err(Error::Unavailable { path: "simulated".into(), why: format!("{what}: disk I/O error") }),
+            true => {
+                self.account.lock().unwrap().blind = true;
+                Err(Error::Unavailable { path: "simulated".into(), why: format!("{what}: disk I/O error") })
+            }
             false => Ok(()),
         }
     }
@@ -75,7 +80,9 @@ macro_rules! behind_the_gate {
 
             async fn advance(&self, step: Step<'_>) -> Result<()> {
                 self.gate.note(|| format!("  job {} {}: {}", step.job.0, step.to.code(), step.note));
-                if step.to.is_final() {
+                // what cannot be told yet ends the job too; recovery closes it later
+                let given_up = step.to == JobState::Resolving && step.numbers.is_some_and(|n| n.millis > 0);
+                if step.to.is_final() || given_up {
                     self.book(Booked::Ended(step.job, step.numbers.map_or(0.0, |n| n.gb_hours)));
                 }
                 self.pass("advance").await?;

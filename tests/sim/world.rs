@@ -247,7 +247,11 @@ impl World {
         state.high_ms = state.high_ms.max(self.clock.now_ms());
         let limits = &self.settings.budget;
         let cap = limits.gb_hours_per_hour * limits.carry_over_hours.max(1.0);
-        for (at_ms, used, running) in std::mem::take(&mut self.account.lock().unwrap().starts) {
+        let (starts, blind) = {
+            let mut account = self.account.lock().unwrap();
+            (std::mem::take(&mut account.starts), account.blind)
+        };
+        for (at_ms, used, running) in starts.into_iter().filter(|_| !blind) {
             let hours = (state.high_ms.max(at_ms) - state.began_ms).max(0) as f64 / 3_600_000.0;
             if used > cap + limits.gb_hours_per_hour * hours + 1e-6 {
                 return Err(format!("{used} GB-hours are used, {cap} and {hours} hours at {}", limits.gb_hours_per_hour));
