@@ -57,6 +57,8 @@ struct State {
     dice: Dice,
     /// Every metadata file that was current once.
     history: BTreeSet<String>,
+    /// Those read or written lately: they never change.
+    read: BTreeMap<String, Arc<TableMetadata>>,
 }
 
 /// A commit that the catalog has received.
@@ -70,7 +72,8 @@ struct Request {
 
 impl Backend {
     pub fn new(objects: Arc<Objects>, clock: Arc<SimClock>, compares: Compares, fences: bool, seed: u64) -> Arc<Self> {
-        let state = State { pointers: BTreeMap::new(), late: vec![], dice: Dice::new(seed), history: BTreeSet::new() };
+        let state =
+            State { pointers: BTreeMap::new(), late: vec![], dice: Dice::new(seed), history: BTreeSet::new(), read: BTreeMap::new() };
         let state = Mutex::new(state);
         Arc::new(Self { objects, compares, fences, clock, state, listener: Mutex::new(None), unreachable: AtomicBool::new(false) })
     }
@@ -94,12 +97,21 @@ impl Backend {
         self.state.lock().unwrap().history.clone()
     }
 
-    pub fn metadata_at(&self, location: &str) -> TableMetadata {
+    pub fn metadata_at(&self, location: &str) -> Arc<TableMetadata> {
+        if let Some(metadata) = self.state.lock().unwrap().read.get(location) {
+            return Arc::clone(metadata);
+        }
         let bytes = self.objects.get(location).unwrap_or_else(|| panic!("metadata file {location} is gone"));
-        serde_json::from_slice(&bytes).unwrap_or_else(|e| panic!("{location}: {e}"))
+        let metadata = Arc::new(serde_json::from_slice(&bytes).unwrap_or_else(|e| panic!("{location}: {e}")));
+        let mut state = self.state.lock().unwrap();
+        if state.read.len() > 64 {
+            state.read.clear();
+        }
+        state.read.insert(location.into(), Arc::clone(&metadata));
+        metadata
     }
 
-    pub fn metadata(&self, name: &TableName) -> TableMetadata {
+    pub fn metadata(&self, name: &TableName) -> Arc<TableMetadata> {
         self.metadata_at(&self.pointer(name).unwrap())
     }
 
@@ -132,7 +144,7 @@ impl Backend {
             builder = update.apply(builder).map_err(|e| e.to_string())?;
         }
         let built = builder.build().map_err(|e| e.to_string())?.metadata;
-        Ok(timed(&built, base.last_updated_ms(), self.clock.now_ms()))
+        Ok(timed(built, base.last_updated_ms(), self.clock.now_ms()))
     }
 
     /// Applies a request if what it asserts still holds.
@@ -165,7 +177,7 @@ impl Backend {
 
     fn loaded(&self, name: &TableName, io: &FileIO) -> Option<Loaded> {
         let metadata_location = self.pointer(name)?;
-        let metadata = Arc::new(self.metadata_at(&metadata_location));
+        let metadata = self.metadata_at(&metadata_location);
         Some(Loaded { name: name.clone(), metadata_location, metadata, io: io.clone(), fence: None })
     }
 
@@ -177,9 +189,12 @@ impl Backend {
 }
 
 /// The crate stamps the machine's time where the simulation's must stand.
-fn timed(metadata: &TableMetadata, before_ms: i64, now_ms: i64) -> TableMetadata {
-    let mut value = serde_json::to_value(metadata).unwrap();
+fn timed(metadata: TableMetadata, before_ms: i64, now_ms: i64) -> TableMetadata {
     let real = |ms: i64| ms > MACHINE_MS;
+    if !real(metadata.last_updated_ms()) && !metadata.history().iter().any(|log| real(log.timestamp_ms)) {
+        return metadata;
+    }
+    let mut value = serde_json::to_value(&metadata).unwrap();
     let mut last = before_ms;
     for entry in value.get_mut("snapshot-log").and_then(Value::as_array_mut).into_iter().flatten() {
         let ms = entry["timestamp-ms"].as_i64().unwrap();

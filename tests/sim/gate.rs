@@ -54,6 +54,8 @@ pub struct Gate {
     trace: Mutex<Trace>,
     kill_at: Mutex<Option<(KillPoint, u32)>>,
     wrong: Mutex<Vec<String>>,
+    /// Tells the whole trace as it comes: two runs of a seed can be compared.
+    loud: bool,
 }
 
 /// What happened, as a hash of all and the words of the last.
@@ -76,6 +78,7 @@ impl Gate {
             trace: Mutex::new(Trace { hash: 0xcbf2_9ce4_8422_2325, tail: VecDeque::new() }),
             kill_at: Mutex::new(None),
             wrong: Mutex::default(),
+            loud: std::env::var_os("AFTERWRITE_SIM_TRACE").is_some(),
         })
     }
 
@@ -140,6 +143,9 @@ impl Gate {
     /// Writes down what happened.
     pub fn note(&self, what: impl FnOnce() -> String) {
         let text = what();
+        if self.loud {
+            eprintln!("{text}");
+        }
         let mut trace = self.trace.lock().unwrap();
         for byte in text.bytes() {
             trace.hash = (trace.hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

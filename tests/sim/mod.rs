@@ -5,7 +5,8 @@
 //!
 //! Hours of it: `AFTERWRITE_SIM_SEEDS=100000 AFTERWRITE_SIM_STEPS=200 cargo test
 //! --release --test all sim::long -- --ignored --nocapture`; a failure is repeated
-//! with `AFTERWRITE_SIM_FROM=<seed> AFTERWRITE_SIM_SEEDS=1`.
+//! with `AFTERWRITE_SIM_FROM=<seed> AFTERWRITE_SIM_SEEDS=1`, and told word by word
+//! with `AFTERWRITE_SIM_TRACE=1`.
 
 mod catalog;
 mod chance;
@@ -29,7 +30,7 @@ use run::{Ended, run};
 
 /// The seeds and the steps of each that every test run makes.
 const SEEDS: u64 = 200;
-const STEPS: u64 = 120;
+const STEPS: u64 = 45;
 
 /// The result of a future that waits for nothing.
 fn now<T>(future: impl Future<Output = T>) -> T {

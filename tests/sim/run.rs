@@ -88,6 +88,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn live(&mut self, steps: u64) -> Result<(), String> {
+        self.trouble();
         for step in 0..steps {
             self.ended.steps = step + 1;
             self.world.gate.note(|| format!("step {}", step + 1));
@@ -110,7 +111,7 @@ impl Run<'_> {
         }
         let (act, ms) = {
             let dice = &mut self.world.state().dice;
-            (dice.weighted(&[36, 14, 36, 3, 4, 3, 1, 2, 1]), [0, 50, 400, 1_500, 4_000][dice.below(5)])
+            (dice.weighted(&[36, 14, 36, 3, 4, 3, 1, 2, 1]), [0, 50, 400, 1_500, 4_000, 12_000][dice.below(6)])
         };
         match act {
             0 => self.world.write(),
@@ -203,7 +204,7 @@ impl Run<'_> {
                 delete: often(&[0, 0, 3]),
                 journal: often(&[0, 0, 0, 150, 30]),
                 death: often(&[0, 0, 400, 1500]),
-                between: often(&[0, 30, 8, 3, 2]),
+                between: often(&[0, 8, 3, 2]),
             }
         };
         self.world.gate.note(|| format!("{trouble:?}"));

@@ -147,7 +147,7 @@ impl World {
         self.tables.iter().position(|t| t.name == *name).unwrap()
     }
 
-    pub fn metadata(&self, table: usize) -> TableMetadata {
+    pub fn metadata(&self, table: usize) -> Arc<TableMetadata> {
         self.backend.metadata(&self.tables[table].name)
     }
 

@@ -2,6 +2,7 @@
 //! side by the model.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use afterwrite::model::partition::PartitionKey;
@@ -31,7 +32,7 @@ const MANY_SNAPSHOTS: usize = 14;
 struct Scene<'a> {
     table: usize,
     of: &'a Table,
-    metadata: TableMetadata,
+    metadata: Arc<TableMetadata>,
     rows: Model,
 }
 
@@ -407,7 +408,7 @@ impl World {
                 format!("column {} widened to long", fields[at].id)
             }
         };
-        let schema = Schema::builder().with_fields(fields.into_iter().map(std::sync::Arc::new)).build().unwrap();
+        let schema = Schema::builder().with_fields(fields.into_iter().map(Arc::new)).build().unwrap();
         let updates = vec![TableUpdate::AddSchema { schema }, TableUpdate::SetCurrentSchema { schema_id: -1 }];
         self.update(scene, &what, updates);
     }
