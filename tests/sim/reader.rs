@@ -63,8 +63,8 @@ impl Reader {
         Self { objects, lists: HashMap::new(), manifests: HashMap::new(), files: HashMap::new() }
     }
 
-    /// Errs with the path of what is missing.
-    fn list(&mut self, metadata: &TableMetadata, snapshot: &Snapshot) -> Result<Arc<Vec<ManifestFile>>, String> {
+    /// A snapshot's manifests. Errs with the path of what is missing.
+    pub fn list(&mut self, metadata: &TableMetadata, snapshot: &Snapshot) -> Result<Arc<Vec<ManifestFile>>, String> {
         let path = snapshot.manifest_list();
         if let Some(list) = self.lists.get(path) {
             return Ok(Arc::clone(list));

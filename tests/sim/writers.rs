@@ -26,7 +26,9 @@ const U: i32 = 4;
 /// Rows above which tables are emptied rather than filled.
 const MANY_ROWS: usize = 120;
 const MANY_FILES: usize = 30;
-const MANY_SNAPSHOTS: usize = 14;
+const MANY_SNAPSHOTS: usize = 10;
+/// Reading a manifest takes longer than most else: not many are kept.
+const MANY_MANIFESTS: usize = 9;
 
 /// A table as a writer sees it.
 struct Scene<'a> {
@@ -84,7 +86,25 @@ impl World {
         let full = scene.rows.rows().len() > MANY_ROWS || files.len() > MANY_FILES;
         let old = scene.metadata.snapshots().count() > MANY_SNAPSHOTS;
         let more = if full { 0 } else { 1 };
-        let weights = [24 * more, 12, 10, if full { 30 } else { 3 }, 3, 4, 3, 2, if old { 30 } else { 4 }, 2, 1, 2, 1, 2 * more, 2, 4];
+        let scattered = self.manifests(&mut state, &scene) > MANY_MANIFESTS;
+        let weights = [
+            24 * more,
+            12,
+            10,
+            if full { 30 } else { 3 },
+            3,
+            4,
+            3,
+            2,
+            if old { 30 } else { 4 },
+            2,
+            1,
+            if scattered { 40 } else { 2 },
+            1,
+            2 * more,
+            2,
+            4,
+        ];
         let act = state.dice.weighted(&weights);
         let deletes = scene.has_deletes();
         match act {
@@ -123,6 +143,10 @@ impl World {
     fn files(&self, state: &mut State, scene: &Scene<'_>) -> Vec<Live> {
         let Some(head) = scene.metadata.current_snapshot() else { return vec![] };
         state.reader.live(&scene.metadata, head).unwrap()
+    }
+
+    fn manifests(&self, state: &mut State, scene: &Scene<'_>) -> usize {
+        scene.metadata.current_snapshot().map_or(0, |head| state.reader.list(&scene.metadata, head).unwrap().len())
     }
 
     fn row(&self, state: &mut State, scene: &Scene<'_>) -> Row {
