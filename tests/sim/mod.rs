@@ -11,6 +11,7 @@
 mod catalog;
 mod chance;
 mod clock;
+mod evolving;
 mod gate;
 mod journal;
 mod model;
