@@ -111,14 +111,15 @@ fn long() {
         }
         expect_right(seed, steps, &ended);
         all.steps += ended.steps;
+        all.between += ended.between;
         all.ours += ended.ours;
         all.foreign += ended.foreign;
         all.deaths += ended.deaths;
         all.alarms += ended.alarms;
         if (seed - from + 1).is_multiple_of(100) {
             eprintln!(
-                "seeds {from}..={seed}: {} steps, {} commits of ours, {} of others, {} deaths",
-                all.steps, all.ours, all.foreign, all.deaths
+                "seeds {from}..={seed}: {} steps, {} more in between, {} commits of ours, {} of others, {} deaths",
+                all.steps, all.between, all.ours, all.foreign, all.deaths
             );
         }
     }

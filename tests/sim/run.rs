@@ -25,6 +25,8 @@ use super::world::World;
 pub struct Ended {
     pub hash: u64,
     pub steps: u64,
+    /// Steps of others within calls of the product, beside those.
+    pub between: u64,
     /// Commits of the product, and of others.
     pub ours: u64,
     pub foreign: u64,
@@ -66,6 +68,7 @@ pub fn run(seed: u64, steps: u64) -> Ended {
         Err(panic) => Some(format!("a panic: {}", words(panic.as_ref()))),
     };
     ended.hash = world.gate.hash();
+    ended.between = world.between.load(Ordering::SeqCst);
     ended.ours = world.ours.load(Ordering::SeqCst);
     ended.foreign = world.foreign.load(Ordering::SeqCst);
     if let Some(why) = &mut ended.failure {

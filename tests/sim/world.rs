@@ -37,6 +37,8 @@ pub struct World {
     pub ours: AtomicU64,
     /// Commits of foreign writers.
     pub foreign: AtomicU64,
+    /// Steps of others that were made within calls of the product.
+    pub between: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -131,6 +133,7 @@ impl World {
             models: Mutex::default(),
             ours: AtomicU64::new(0),
             foreign: AtomicU64::new(0),
+            between: AtomicU64::new(0),
             state: Mutex::new(state),
         });
         let weak = Arc::downgrade(&world);
@@ -296,6 +299,7 @@ impl Landed for World {
 impl Meanwhile for World {
     fn meanwhile(&self) {
         self.gate.note(|| "  meanwhile".into());
+        self.between.fetch_add(1, Ordering::SeqCst);
         self.write();
     }
 }
