@@ -13,6 +13,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptors = protox::compile(FILES, ["proto"])?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("afterwrite.v1.bin"), descriptors.encode_to_vec())?;
-    tonic_prost_build::configure().compile_fds(descriptors)?;
+    tonic_prost_build::configure().build_server(false).compile_fds(descriptors.clone())?;
+    // the services take our own words of a message that cannot be read
+    let services = out.join("services");
+    std::fs::create_dir_all(&services)?;
+    tonic_prost_build::configure()
+        .build_client(false)
+        .extern_path(".afterwrite.v1.SequencedEvent", "crate::proto::Sequenced")
+        .extern_path(".afterwrite.v1", "crate::proto::v1")
+        .codec_path("crate::proto::Codec")
+        .out_dir(&services)
+        .compile_fds(descriptors)?;
     Ok(())
 }

@@ -36,6 +36,10 @@ const BEAT: Duration = Duration::from_secs(8);
 const RECOVER: Duration = Duration::from_secs(30);
 /// Between two savings of states that could not be saved when they came about.
 const FLUSH: Duration = Duration::from_secs(30);
+/// Between two prunings of the journal.
+const PRUNE: Duration = Duration::from_secs(3_600);
+/// For so long jobs that have ended stay in the journal, in milliseconds.
+const KEPT_MS: i64 = 90 * 24 * 3_600_000;
 /// Between two readings of gauges.
 const GAUGES: Duration = Duration::from_secs(2);
 /// How long calls and jobs under way may take when the process ends.
@@ -355,6 +359,11 @@ impl Sidecar {
             let orient = Arc::clone(&saving);
             async move { orient.flush().await.map_err(|e| e.to_string()) }
         };
+        let (pruned, at) = (Arc::clone(act), Arc::clone(&clock));
+        let prune = move || {
+            let (act, before_ms) = (Arc::clone(&pruned), at.now_ms().saturating_sub(KEPT_MS));
+            async move { act.journal().prune(before_ms).await.map(drop).map_err(|e| e.to_string()) }
+        };
         let (act, orient, ooda, inbox, now) = (Arc::clone(act), Arc::clone(orient), Arc::clone(ooda), inbox.clone(), Arc::clone(&clock));
         let gauges = move || {
             let (act, orient, ooda, inbox, now) =
@@ -365,6 +374,7 @@ impl Sidecar {
         tasks.push(every(BEAT, "sign of life", stop.clone(), Arc::clone(&clock), beat));
         tasks.push(every(RECOVER, "recovery", stop.clone(), Arc::clone(&clock), recover));
         tasks.push(every(FLUSH, "checkpoint", stop.clone(), Arc::clone(&clock), flush));
+        tasks.push(every(PRUNE, "pruning the journal", stop.clone(), Arc::clone(&clock), prune));
         tasks.push(every(GAUGES, "metrics", stop.clone(), clock, gauges));
     }
 

@@ -3,17 +3,18 @@
 //! * [`Loop::look`] takes a table in as it stands and judges the partitions that
 //!   changed;
 //! * [`Loop::round`] ranks what waits and starts what the budget allows;
+//! * `ahead` looks into what only waits, so that its refusals are known;
 //! * `work` carries one partition's work out and remembers what came of it.
 //!
 //! Events only bring a look forward: whatever is lost, the poller finds.
 
+mod ahead;
 mod answer;
 mod book;
 pub mod hold;
 mod keep;
 mod work;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,24 +29,25 @@ use crate::decide;
 use crate::decide::budget::Budget;
 use crate::lake::clock::Clock;
 use crate::lake::{Error, Format, Table};
+use crate::model::event::{Certainty, Door, Event};
 use crate::model::ident::{TableIdent, TableName};
-use crate::model::partition::PartitionKey;
 use crate::model::policy::BudgetLimits;
 use crate::observe::{Entrance, Inbox, Look, Roster};
-use crate::orient::{Absorbed, How, Orient};
+use crate::orient::{Absorbed, How, Orient, TableState};
 use crate::serve::backend::Explained;
 use crate::settings::{self, Settings};
-use crate::telemetry::{self, Looked};
+use crate::telemetry;
 
 pub use book::Scope;
-use book::{Book, Seen};
+use book::{Book, Due, Seen};
 use hold::Holds;
 
 /// Looks made side by side.
 const LOOKERS: usize = 4;
 /// Decisions that a watcher may lag behind.
 const WATCH_BUFFER: usize = 1024;
-/// The longest time between two rounds.
+/// The shortest time from the beginning of one round to that of the next. After as
+/// much without a reason for one, one is made.
 const ROUND: Duration = Duration::from_secs(1);
 /// After a round the next one waits for so many times as long as it took, so
 /// that ranking a long queue leaves most of the time to the work.
@@ -69,6 +71,16 @@ pub struct Parts {
     pub settings: Arc<Settings>,
 }
 
+/// What came of a look.
+pub struct Looked {
+    /// How it ended, as the figures tell it.
+    pub how: telemetry::Looked,
+    /// Snapshots that were heard of and that the table does not have.
+    pub unseen: Vec<i64>,
+    /// The table's state now; `None` when it is gone.
+    state: Option<Arc<TableState>>,
+}
+
 /// The loop and what it remembers. One a process.
 pub struct Loop {
     parts: Parts,
@@ -81,6 +93,8 @@ pub struct Loop {
     jobs: TaskTracker,
     /// What partitions remember is written in turn, so that the last word stays.
     saving: tokio::sync::Mutex<()>,
+    /// Whether candidates are being looked into.
+    ahead: AtomicBool,
     /// Commits whose outcome is not known yet.
     open: AtomicU64,
     stopping: AtomicBool,
@@ -104,6 +118,7 @@ impl Loop {
             changed: Notify::new(),
             jobs: TaskTracker::new(),
             saving: tokio::sync::Mutex::default(),
+            ahead: AtomicBool::new(false),
             open: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
         })
@@ -114,6 +129,7 @@ impl Loop {
     pub async fn run(self: &Arc<Self>) {
         // what is paused is known before anything is judged
         self.read_pauses().await;
+        self.read_spent().await;
         let lookers: Vec<_> = (0..LOOKERS).map(|_| tokio::spawn(Arc::clone(self).look_on())).collect();
         let rounds = tokio::spawn(Arc::clone(self).round_on());
         for looker in lookers {
@@ -133,8 +149,10 @@ impl Loop {
             let looked = AssertUnwindSafe(self.look(&look.name, &look.reference, &look.hints)).catch_unwind().await;
             let seconds = (self.now() - began_ms).max(0) as f64 / 1000.0;
             match looked {
-                Ok(Ok((result, unseen))) => {
-                    telemetry::looked(result, seconds);
+                Ok(Ok(Looked { how, unseen, .. })) => {
+                    telemetry::looked(how, seconds);
+                    let passed_on = self.look_elsewhere(&look);
+                    let unseen: Vec<i64> = unseen.into_iter().filter(|snapshot| !passed_on.contains(snapshot)).collect();
                     match unseen.is_empty() {
                         true => self.parts.inbox.done(look),
                         false => self.parts.inbox.unseen(look, &unseen),
@@ -142,7 +160,7 @@ impl Loop {
                 }
                 Ok(Err(error)) => self.fail(look, &error, seconds),
                 Err(_) => {
-                    telemetry::looked(Looked::Failed, seconds);
+                    telemetry::looked(telemetry::Looked::Failed, seconds);
                     tracing::error!(table = %look.name, "a look panicked: a defect; it is made again");
                     self.parts.inbox.failed(look);
                 }
@@ -150,9 +168,41 @@ impl Loop {
         }
     }
 
+    /// Events may speak of a table that no more stands under the name, or not yet: it
+    /// is looked at under the name by which it is known, or its catalog is listed.
+    /// Gives back the snapshots that are looked for under another name from here on.
+    fn look_elsewhere(&self, look: &Look) -> Vec<i64> {
+        let mut passed_on = Vec::new();
+        let found = self.book().page(&look.name).map(|page| page.facts.ident.uuid);
+        for uuid in look.uuids.iter().copied().filter(|uuid| found != Some(*uuid)) {
+            let known = self.book().name_of(&TableIdent::iceberg(uuid)).filter(|name| **name != look.name).cloned();
+            match known {
+                Some(table) => {
+                    let snapshots = look.hints_of(uuid);
+                    passed_on.extend(&snapshots);
+                    let event = Event {
+                        door: Door::Own,
+                        table,
+                        uuid: Some(uuid),
+                        reference: Some(look.reference.clone()),
+                        snapshots,
+                        certainty: Certainty::Hint,
+                        files_added: look.priority,
+                        heard_ms: self.now(),
+                    };
+                    telemetry::event_heard(Door::Own, self.parts.inbox.hear(event));
+                }
+                None if look.is_first => self.parts.roster.list_soon(&look.name.catalog),
+                None => {}
+            }
+        }
+        passed_on
+    }
+
     fn fail(&self, look: Look, error: &Error, seconds: f64) {
         let refused = matches!(error, Error::Refused(_));
-        telemetry::looked(if refused { Looked::Refused } else { Looked::Failed }, seconds);
+        let how = if refused { telemetry::Looked::Refused } else { telemetry::Looked::Failed };
+        telemetry::looked(how, seconds);
         tracing::warn!(table = %look.name, %error, "look failed");
         self.book().trouble(&look.name, error);
         // a table that cannot be read as it stands is looked at again when a commit changes it
@@ -162,15 +212,15 @@ impl Loop {
         }
     }
 
-    /// Takes a table in as it stands now and judges what changed. Gives back what
-    /// the look led to, and those of `hints` that the table does not have.
-    pub async fn look(self: &Arc<Self>, name: &TableName, reference: &str, hints: &[i64]) -> Result<(Looked, Vec<i64>), Error> {
+    /// Takes a table in as it stands now and judges what changed, and what is due of it.
+    /// `hints` are snapshots that were heard of.
+    pub async fn look(&self, name: &TableName, reference: &str, hints: &[i64]) -> Result<Looked, Error> {
         let began_ms = self.now();
         let Some(table) = self.parts.format.glance(name, reference).await? else {
             let gone = self.book().remove(name);
             self.forget(gone).await;
             // a table may be reported before its catalog has it
-            return Ok((Looked::Gone, hints.to_vec()));
+            return Ok(Looked { how: telemetry::Looked::Gone, unseen: hints.to_vec(), state: None });
         };
         let view = table.view();
         let (policy, warnings) = settings::resolve(&self.parts.settings, name, &view.properties);
@@ -180,10 +230,11 @@ impl Loop {
         let taken = self.book().take_in(Seen { view, policy, warnings, absorbed: &absorbed, began_ms });
         self.forget(taken.replaced).await;
         self.restore(name, view.ident, &absorbed).await;
-        self.judge(name, taken.scopes);
+        let due = self.book().due(self.now()).remove(name).unwrap_or_default();
+        self.judge_due(name, Due { scopes: &taken.scopes | &due.scopes, ..due }, &absorbed.state);
         self.changed.notify_one();
         let unseen = hints.iter().copied().filter(|id| !view.snapshots.contains_key(id)).collect();
-        Ok((looked(&absorbed.how), unseen))
+        Ok(Looked { how: looked(&absorbed.how), unseen, state: Some(absorbed.state) })
     }
 
     async fn note(&self, table: &dyn Table, absorbed: &Absorbed) {
@@ -204,11 +255,11 @@ impl Loop {
         self.forget_memory(ident).await;
     }
 
-    /// Judges partitions of a table as they are known, and keeps every decision.
-    fn judge(&self, name: &TableName, scopes: BTreeSet<PartitionKey>) {
-        let now_ms = self.now();
-        for scope in scopes {
-            let judged = self.book().judge(name, &scope, now_ms, &self.limits);
+    /// Judges partitions of a table by its state, and keeps every decision.
+    fn judge_due(&self, name: &TableName, due: Due, state: &TableState) {
+        let all = if due.all { self.book().take_all(name, state) } else { None };
+        for scope in all.unwrap_or(due.scopes) {
+            let judged = self.book().judge(name, &scope, state, self.now(), &self.limits);
             let Some(explained) = judged else { continue };
             telemetry::decided(&explained.decision.verdict);
             let _ = self.decisions.send(explained);
@@ -226,39 +277,38 @@ impl Loop {
             let began_ms = self.now();
             if AssertUnwindSafe(self.round()).catch_unwind().await.is_err() {
                 tracing::error!("a round panicked: a defect; the next one is tried");
-                self.parts.clock.sleep(ROUND).await;
             }
-            let took = Duration::from_millis(u64::try_from(self.now() - began_ms).unwrap_or(0)).min(ROUND);
-            if !took.is_zero() {
-                self.parts.clock.sleep(took * REST).await;
-            }
+            let took = Duration::from_millis(u64::try_from(self.now() - began_ms).unwrap_or(0));
+            self.parts.clock.sleep(rest(took)).await;
         }
     }
 
     /// Judges again what time has made eligible, then starts what the budget
-    /// holds, best first. At most one round runs at a time.
+    /// holds, best first, and looks into what waits. At most one round runs at a time.
     pub async fn round(self: &Arc<Self>) {
-        for (name, scopes) in self.read_pauses().await {
-            self.judge(&name, scopes);
-        }
+        self.read_pauses().await;
         let now_ms = self.now();
         let due = self.book().due(now_ms);
-        for (name, scopes) in due {
-            self.judge(&name, scopes);
+        for (name, due) in due {
+            let known = self.book().page(&name).map(|page| (page.key(), page.mark));
+            let Some((key, mark)) = known else { continue };
+            match self.parts.orient.glimpse(&key).await.filter(|state| state.layout.mark() == mark) {
+                Some(state) => self.judge_due(&name, due, &state),
+                // it is judged once a look has brought the state back
+                None => self.ask_for_look(&name, key.ident, &key.reference, None),
+            }
         }
         self.start(now_ms);
+        self.look_ahead(now_ms);
     }
 
-    /// Takes the journal's pauses, and what `undo` keeps; gives back the partitions to judge for it.
-    async fn read_pauses(&self) -> BTreeMap<TableName, BTreeSet<PartitionKey>> {
+    /// Takes the journal's pauses, and what `undo` keeps.
+    async fn read_pauses(&self) {
         let journal = self.parts.act.journal();
         let read = async { Ok::<_, crate::act::journal::Error>((journal.pauses().await?, Holds::read(journal.as_ref()).await?)) };
         match read.await {
-            Ok((pauses, holds)) => self.book().set_pauses(pauses, holds),
-            Err(error) => {
-                tracing::warn!(%error, "pauses cannot be read");
-                BTreeMap::new()
-            }
+            Ok((pauses, holds)) => self.book().set_pauses(pauses, holds, self.now()),
+            Err(error) => tracing::warn!(%error, "pauses cannot be read"),
         }
     }
 
@@ -310,7 +360,7 @@ impl Loop {
         let now_ms = self.now();
         let waits = {
             let mut book = self.book();
-            !book.pending().is_empty() || !book.due(now_ms).is_empty()
+            !book.pending().is_empty() || !book.due(now_ms).is_empty() || book.asks_for_foresight(now_ms)
         };
         depth.pending == 0 && depth.looking == 0 && self.jobs.is_empty() && !waits
     }
@@ -329,10 +379,27 @@ impl Loop {
     }
 }
 
-fn looked(how: &How) -> Looked {
+/// The pause after a round that took so long: until a whole [`ROUND`] since it began,
+/// and so many times as long as it took.
+fn rest(took: Duration) -> Duration {
+    ROUND.saturating_sub(took).max(took.min(ROUND) * REST)
+}
+
+fn looked(how: &How) -> telemetry::Looked {
     match how {
-        How::Unchanged | How::Stale => Looked::Unchanged,
-        How::Incremental { .. } | How::Undone { .. } => Looked::Absorbed,
-        How::Rebuilt(_) => Looked::Rebuilt,
+        How::Unchanged | How::Stale => telemetry::Looked::Unchanged,
+        How::Incremental { .. } | How::Undone { .. } => telemetry::Looked::Absorbed,
+        How::Rebuilt(_) => telemetry::Looked::Rebuilt,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_never_begins_within_a_second_of_the_one_before() {
+        let rests = [0, 1, 199, 200, 400, 1_000, 60_000].map(|took| rest(Duration::from_millis(took)).as_millis());
+        assert_eq!(rests, [1_000, 999, 801, 800, 1_600, 4_000, 4_000]);
     }
 }

@@ -24,8 +24,9 @@ mod orient;
 mod proxy;
 mod reading;
 mod rewrite {
+    mod cut_encodings;
     mod encode;
-    mod faults;
+    pub mod faults;
     mod metrics;
     pub mod repack;
     mod run;

@@ -228,28 +228,105 @@ fn a_file_is_short_enough_to_be_one_room() {
     assert_eq!(long, Vec::<String>::new());
 }
 
-/// Every member of a dangerous enum has a test that names it.
-fn untested(members: impl Iterator<Item = String>) -> Vec<String> {
-    let mut paths = Vec::new();
-    files(&root().join("tests"), &mut paths);
-    files(&root().join("src"), &mut paths);
-    let tests: String = paths
-        .iter()
-        .filter(|p| !p.ends_with("architecture.rs"))
-        .map(|p| {
-            let text = fs::read_to_string(p).unwrap();
-            // within the sources only what follows the test marker counts
-            match p.starts_with(root().join("src")) && !p.ends_with("tests.rs") {
-                true => text.split_once("#[cfg(test)]").map(|(_, tests)| tests.to_owned()).unwrap_or_default(),
-                false => text,
+/// The members of an enum that the bodies of tests name, as `Enum::Member`.
+struct Named {
+    of: &'static str,
+    in_test: bool,
+    found: BTreeSet<String>,
+}
+
+impl Named {
+    /// Notes members in the tokens of a macro, which hold no comments; texts do not count.
+    fn note_tokens(&mut self, tokens: &str) {
+        let (mut plain, mut in_text, mut escaped) = (String::new(), false, false);
+        for c in tokens.replace("'\"'", "").chars() {
+            match c {
+                '"' if !escaped => in_text = !in_text,
+                _ if in_text || c.is_whitespace() => {}
+                _ => plain.push(c),
             }
-        })
-        .collect();
-    members.filter(|m| !tests.contains(m.as_str())).collect()
+            escaped = in_text && c == '\\' && !escaped;
+        }
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        let start = format!("{}::", self.of);
+        for (at, _) in plain.match_indices(&start) {
+            if !plain[..at].ends_with(is_part) {
+                self.found.insert(plain[at + start.len()..].chars().take_while(|c| is_part(*c)).collect());
+            }
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Named {
+    fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
+        let before = self.in_test;
+        let is_test = |a: &syn::Attribute| a.path().segments.last().is_some_and(|s| s.ident == "test");
+        let is_ignored = function.attrs.iter().any(|a| a.path().is_ident("ignore"));
+        self.in_test |= function.attrs.iter().any(is_test) && !is_ignored;
+        syn::visit::visit_item_fn(self, function);
+        self.in_test = before;
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let names: Vec<String> = path.segments.iter().map(|s| s.ident.to_string()).collect();
+        if let [.., name, member] = names.as_slice()
+            && self.in_test
+            && name == self.of
+        {
+            self.found.insert(member.clone());
+        }
+        syn::visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, called: &'ast syn::Macro) {
+        // a macro around tests, such as `proptest!`, has their attributes in its tokens
+        if self.in_test || called.tokens.to_string().replace(' ', "").contains("#[test]") {
+            self.note_tokens(&called.tokens.to_string());
+        }
+    }
+}
+
+/// The members of a dangerous enum that no test names in its body.
+fn untested(of: &'static str, folders: &[&str], members: impl Iterator<Item = String>) -> Vec<String> {
+    let mut paths = Vec::new();
+    folders.iter().for_each(|folder| files(&root().join(folder), &mut paths));
+    let mut named = Named { of, in_test: false, found: BTreeSet::new() };
+    for path in paths {
+        named.visit_file(&syn::parse_file(&fs::read_to_string(&path).unwrap()).unwrap());
+    }
+    members.filter(|member| !named.found.contains(member)).collect()
 }
 
 #[test]
 fn every_refusal_has_a_test() {
-    let members = afterwrite::model::refusal::Refusal::ALL.iter().map(|r| format!("Refusal::{r:?}"));
-    assert_eq!(untested(members), Vec::<String>::new());
+    let members = afterwrite::model::refusal::Refusal::ALL.iter().map(|r| format!("{r:?}"));
+    assert_eq!(untested("Refusal", &["src", "tests"], members), Vec::<String>::new());
+}
+
+#[test]
+fn every_kill_point_has_a_test_that_passes_it() {
+    let members = afterwrite::model::killpoint::KillPoint::ALL.iter().map(|p| format!("{p:?}"));
+    assert_eq!(untested("KillPoint", &["tests/crash"], members), Vec::<String>::new());
+}
+
+#[test]
+fn only_the_body_of_a_test_counts_as_one() {
+    let source = r#"
+        // Refusal::Comment
+        const LIST: [Refusal; 1] = [Refusal::Listed];
+        fn helper() -> Refusal { Refusal::Helper }
+        #[test]
+        #[ignore]
+        fn off() { refuse(Refusal::Ignored); }
+        mod tests {
+            #[tokio::test(flavor = "multi_thread")]
+            async fn one() { /* Refusal::Within */ assert_eq!("Refusal::Text", refuse(Refusal::Asserted)); }
+            #[test]
+            fn two() { match x { model::Refusal::Matched => {} NotRefusal::Other => {} } assert!(matches!(x, NotRefusal::Third)); }
+        }
+        proptest! { #[test] fn three(x in any()) { refuse(Refusal::Drawn) } }
+    "#;
+    let mut named = Named { of: "Refusal", in_test: false, found: BTreeSet::new() };
+    named.visit_file(&syn::parse_file(source).unwrap());
+    assert_eq!(named.found.into_iter().collect::<Vec<_>>(), ["Asserted", "Drawn", "Matched"]);
 }

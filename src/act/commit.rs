@@ -67,27 +67,41 @@ impl Act {
                 work.stop.cancel();
             }
             work.stop.check(self.clock.now_ms()).map_err(|e| self.halted(work, e))?;
-            let tried = {
-                let _place = self.leases.committer(work.job.plan.table).await;
-                self.try_once(work, effort).await?
-            };
-            let last = match tried {
-                Tried::Answered(Outcome::Landed { snapshot_id }) => return Ok(snapshot_id),
-                Tried::Answered(Outcome::Conflict(conflict)) => self.after_conflict(work, conflict)?,
-                Tried::Answered(Outcome::Rejected { reason }) => return Err(Verdict::Failed { error: reason }),
-                Tried::Answered(Outcome::Unknown { reason }) | Tried::Unknown { reason } => {
+            let last = match self.try_alone(work, effort).await? {
+                None => Verdict::Replan { conflict: Conflict::MetadataMoved, max_bytes: None },
+                Some(Tried::Answered(Outcome::Landed { snapshot_id })) => return Ok(snapshot_id),
+                Some(Tried::Answered(Outcome::Conflict(conflict))) => self.after_conflict(work, conflict)?,
+                Some(Tried::Answered(Outcome::Rejected { reason })) => return Err(Verdict::Failed { error: reason }),
+                Some(Tried::Answered(Outcome::Unknown { reason }) | Tried::Unknown { reason }) => {
                     if let Some(snapshot_id) = self.resolve(work, reason).await? {
                         return Ok(snapshot_id);
                     }
                     Verdict::Failed { error: "the commit did not land".into() }
                 }
-                Tried::NotAsked(error) => self.halted(work, error),
+                Some(Tried::NotAsked(error)) => self.halted(work, error),
             };
             if self.clock.now_ms() >= until {
                 return Err(last);
             }
             self.clock.sleep(waits.next(self.chance.next())).await;
         }
+    }
+
+    /// One try from the table's one place to commit, of this process and of all that
+    /// share the journal; `None` while another process has it.
+    ///
+    /// Should the journal not take the place back, the job's end does.
+    async fn try_alone(&self, work: &mut Work, effort: &Effort<'_>) -> Result<Option<Tried>, Verdict> {
+        let _here = self.leases.committer(work.job.plan.table).await;
+        let dead = self.dead_holders().await.map_err(journal_failed)?;
+        if !self.journal.take_place(&self.holder.id, &work.job.id, &dead).await.map_err(journal_failed)? {
+            return Ok(None);
+        }
+        let tried = self.try_once(work, effort).await;
+        if let Err(error) = self.journal.leave_place(&self.holder.id, &work.job.id).await {
+            tracing::warn!(job = work.job.id.0, %error, "the place to commit is kept until the job ends");
+        }
+        tried.map(Some)
     }
 
     /// Whether a conflict is worth another try; what to say if it was the last.
@@ -203,7 +217,8 @@ impl Act {
                 Ok(Look::Gone) => "the table is gone, or another one stands under its name".into(),
                 Err(error) => error.to_string(),
             };
-            if self.clock.now_ms() >= until {
+            let wait = waits.next(self.chance.next());
+            if self.after(wait) > until {
                 let (job, table) = (&work.job.id.0, &work.job.plan.name);
                 tracing::error!(job, %table, attempt = id.0, reason, open, "a commit may have landed and cannot be told yet");
                 return Err(Verdict::Unresolved { reason: format!("{reason}; {open}") });
@@ -211,7 +226,7 @@ impl Act {
             if let Err(error) = self.beat().await {
                 tracing::warn!(%error, "no sign of life could be given");
             }
-            self.clock.sleep(waits.next(self.chance.next())).await;
+            self.clock.sleep(wait).await;
         }
     }
 

@@ -58,6 +58,9 @@ pub struct Progress {
     pub rows: u64,
     /// Bytes read so far.
     pub bytes: u64,
+    /// Whether the outputs are written and proven: what is left, the commit, takes
+    /// neither cores nor memory.
+    pub proven: bool,
 }
 
 /// Is told of progress.
@@ -90,6 +93,14 @@ impl Stop {
             named: Mutex::default(),
             hung: AtomicBool::new(false),
             watcher,
+        }
+    }
+
+    /// Tells the watcher that the outputs are proven.
+    pub(super) fn proven(&self) {
+        if let Some(watcher) = &self.watcher {
+            let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+            watcher(Progress { rows: read(&self.rows_read), bytes: read(&self.bytes_read), proven: true });
         }
     }
 
@@ -170,7 +181,7 @@ impl Control for Watch<'_> {
         let rows = self.stop.rows_read.fetch_add(rows, Ordering::Relaxed).saturating_add(rows);
         let bytes = self.stop.bytes_read.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         if let Some(watcher) = &self.stop.watcher {
-            watcher(Progress { rows, bytes });
+            watcher(Progress { rows, bytes, proven: false });
         }
     }
 
@@ -186,7 +197,7 @@ impl Act {
     pub(super) async fn watched<T>(&self, stop: &Stop, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
         let look = async {
             let mut overdue = 0;
-            while overdue <= self.settings.grace_looks {
+            while overdue < self.settings.grace_looks {
                 self.clock.sleep(self.settings.look_every).await;
                 if self.is_asked_to_stop(&stop.job).await {
                     stop.cancel();

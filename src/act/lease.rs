@@ -1,4 +1,5 @@
-//! Leases on files and one committer a table, within this process.
+//! Leases on files and one committer a table, within this process; the journal
+//! holds them between the processes that share it.
 //!
 //! They spare wasted work; safety lies in the validation of every commit.
 

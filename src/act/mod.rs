@@ -96,6 +96,7 @@ pub struct Act {
     kill: KillSwitch,
     leases: Leases,
     halting: AtomicBool,
+    left: AtomicBool,
     active: Arc<Mutex<HashSet<JobId>>>,
     instance: String,
     holder: Holder,
@@ -136,6 +137,7 @@ impl Act {
             kill,
             leases,
             halting: AtomicBool::new(false),
+            left: AtomicBool::new(false),
             active: Arc::default(),
             instance,
             holder,
@@ -160,9 +162,16 @@ impl Act {
         &self.journal
     }
 
-    /// A sign of life; due well within `holder_ttl` while the process serves.
+    /// A sign of life; due well within `holder_ttl` while the process serves. One that
+    /// was only slow, and was taken for dead, is entered anew. Errs with
+    /// [`journal::Error::Held`] when it would serve and another process does by now.
     pub async fn beat(&self) -> journal::Result<()> {
-        self.journal.beat(&self.holder.id, self.clock.now_ms()).await
+        let beat_ms = self.clock.now_ms();
+        if self.left.load(Ordering::Relaxed) || self.journal.beat(&self.holder.id, beat_ms).await? {
+            return Ok(());
+        }
+        let dead = self.dead_holders().await?;
+        self.journal.claim(&Holder { beat_ms, ..self.holder.clone() }, &dead).await
     }
 
     /// Asks every job of this process to stop, those too that are yet to begin. Each
@@ -180,6 +189,7 @@ impl Act {
 
     /// Leaves the journal, so that a successor need not wait.
     pub async fn leave(&self) -> journal::Result<()> {
+        self.left.store(true, Ordering::Relaxed);
         self.journal.release(&self.holder.id).await
     }
 
@@ -210,19 +220,14 @@ impl Act {
         if plan.reason != REQUEST && self.journal.pauses().await?.holds(&plan.table) {
             return Ok(Err(Verdict::Paused));
         }
-        let dead = self.dead_holders().await?;
-        for other in self.journal.jobs(Query::Unfinished).await? {
-            let shares = |plan: &Plan| other.plan.inputs.iter().any(|f| plan.inputs.iter().any(|g| g.path == f.path));
-            let stands = other.plan.table == plan.table && other.holder != self.holder.id && shares(plan);
-            if stands && !self.is_left(&other, &dead).await? {
-                return Ok(Err(Verdict::Busy));
-            }
-        }
-        self.request(plan.clone(), Kind::Rewrite, watcher).await.map(Ok)
+        Ok(self.request(plan.clone(), Kind::Rewrite, watcher).await?.ok_or(Verdict::Busy))
     }
 
-    /// Journals a new job.
-    async fn request(&self, plan: Plan, kind: Kind, watcher: Option<Watcher>) -> journal::Result<Work> {
+    /// Journals a new job; `None` when another process' job has one of its inputs.
+    async fn request(&self, plan: Plan, kind: Kind, watcher: Option<Watcher>) -> journal::Result<Option<Work>> {
+        // who is not entered leases nothing
+        self.beat().await?;
+        let dead = self.dead_holders().await?;
         let now = self.clock.now_ms();
         let id = new_id(self.clock.as_ref(), self.chance.as_ref());
         let numbers = Numbers {
@@ -246,9 +251,11 @@ impl Act {
         };
         self.active.lock().unwrap_or_else(PoisonError::into_inner).insert(job.id.clone());
         let work = Work { job, stop, numbers, attempt: None, table: None, active: Arc::clone(&self.active) };
-        self.journal.request(&work.job).await?;
+        if !self.journal.request(&work.job, &dead).await? {
+            return Ok(None);
+        }
         self.kill.reached(KillPoint::Requested);
-        Ok(work)
+        Ok(Some(work))
     }
 
     /// From the journaled request to the snapshot.
@@ -269,6 +276,7 @@ impl Act {
         work.numbers.proof = Some(proof.map_err(|e| self.halted(work, e))?);
         self.journal.step(&self.holder.id, &outputs, &AttemptState::Verified).await.map_err(journal_failed)?;
         self.kill.reached(KillPoint::Verified);
+        work.stop.proven();
         let began = self.clock.now_ms();
         let landed = self.land(work, &Effort::Rewrite { written: &written }).await;
         work.numbers.commit_millis = self.since(began);

@@ -61,7 +61,9 @@ impl Act {
             return Err(NotUndone::NotHead { job: job.0.clone(), snapshot_id, table: done.plan.name.to_string() });
         }
         let kind = Kind::Undo { of: job.clone(), snapshot_id };
-        let mut work = self.request(done.plan, kind, None).await?;
+        let Some(mut work) = self.request(done.plan.clone(), kind, None).await? else {
+            return Ok(JobResult::unstarted(&done.plan, Verdict::Busy));
+        };
         work.numbers = super::Numbers { partition: done.numbers.partition, ..super::Numbers::default() };
         let ended = async {
             self.advance(&mut work, JobState::Inflight, "inflight").await?;

@@ -65,6 +65,7 @@ pub async fn report(args: &Report, json: bool) -> Result<String, Failure> {
         Status::Accepted => ("accepted", "marked for a look"),
         Status::Duplicate => ("duplicate", "heard of before"),
         Status::RetryLater => ("retry-later", "not taken; try later"),
+        Status::Ignored => ("ignored", "nothing to look at"),
         Status::Rejected | Status::Unspecified => ("rejected", "not taken"),
     };
     let table = args.table.to_string();

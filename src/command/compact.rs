@@ -2,10 +2,10 @@
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use futures::stream::{self, StreamExt};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::act::job::seconds;
@@ -15,11 +15,11 @@ use crate::cli::args::Compact;
 use crate::cli::progress::Progress;
 use crate::cli::show::{CompactJob, CompactRow};
 use crate::cli::{Exit, show};
-use crate::lake::Table;
+use crate::lake::{Error, Table};
 use crate::model::plan::Plan;
 use crate::model::table::TableView;
 
-use super::scopes::{Found, Scoped, scopes};
+use super::scopes::{Found, Scoped, foresee, scopes};
 use super::signals::Signals;
 use super::{Failure, exit_of, load, policy, recover, told};
 
@@ -36,9 +36,15 @@ pub async fn run(app: &App, args: &Compact, json: bool) -> Result<Exit, Failure>
     let mut teller = Teller { json, rows: Vec::new(), exit: Exit::Done };
     let view = table.view();
     if args.dry_run {
-        for scoped in scopes {
-            let (row, exit) = begun(view, &scoped);
-            teller.tell(row.of(scoped.plans().iter().map(planned).collect()), exit.unwrap_or(Exit::Done))?;
+        let foreseen = tokio::select! {
+            foreseen = foresee(table.as_ref(), &scopes) => foreseen,
+            exit = signals.asked() => return Ok(exit),
+        };
+        for (scoped, stops) in scopes.iter().zip(&foreseen) {
+            let (row, exit) = begun(view, scoped);
+            let jobs: Vec<_> = scoped.plans().iter().zip(stops).map(|(plan, stop)| planned(plan, stop.as_ref())).collect();
+            let exit = jobs.iter().map(|j| j.exit).chain(exit).max().unwrap_or(Exit::Done);
+            teller.tell(row.of(jobs), exit)?;
         }
         teller.end()?;
         return Ok(teller.exit);
@@ -111,7 +117,9 @@ struct Worker<'a> {
     signals: &'a Signals,
     view: &'a TableView,
     jobs: usize,
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
+    /// Jobs begun and not yet ended, whatever their partitions.
+    begun: Semaphore,
     tally: Tally,
     paused: OnceLock<Failure>,
 }
@@ -123,12 +131,14 @@ impl<'a> Worker<'a> {
         let total = scopes.iter().map(Scoped::bytes).fold(0, u64::saturating_add);
         let tally = Tally { bar: Progress::bytes(&format!("compacting {}", view.name), total), done: Arc::default() };
         let jobs = app.settings.budget.concurrent_jobs.max(1);
-        Ok(Self { act, journal, signals, view, jobs, turns: Semaphore::new(jobs), tally, paused: OnceLock::new() })
+        let (turns, begun) = (Arc::new(Semaphore::new(jobs)), Semaphore::new(ahead(jobs)));
+        Ok(Self { act, journal, signals, view, jobs, turns, begun, tally, paused: OnceLock::new() })
     }
 
-    /// Every partition, told in their order.
+    /// Every partition, told in their order. Where jobs run side by side, others are
+    /// rewritten while some commit.
     async fn each(&self, scopes: Vec<Scoped>, teller: &mut Teller) -> Result<(), Failure> {
-        let mut rows = stream::iter(scopes).map(|scoped| self.one(scoped)).buffered(self.jobs);
+        let mut rows = stream::iter(scopes).map(|scoped| self.one(scoped)).buffered(ahead(self.jobs));
         while let Some(row) = rows.next().await {
             if let Some((row, exit)) = row {
                 teller.tell(row, exit)?;
@@ -144,20 +154,22 @@ impl<'a> Worker<'a> {
             return self.signals.exit().is_none().then_some((blank, exit));
         }
         let jobs = scoped.into_plans().into_iter().map(|plan| self.job(plan));
-        let jobs: Vec<CompactJob> = stream::iter(jobs).buffered(self.jobs).filter_map(std::future::ready).collect().await;
+        let jobs: Vec<CompactJob> = stream::iter(jobs).buffered(ahead(self.jobs)).filter_map(std::future::ready).collect().await;
         let exit = jobs.iter().map(|j| j.exit).max()?;
         Some((blank.of(jobs), exit))
     }
 
     /// One job to its end, in a task of its own.
     async fn job(&self, plan: Plan) -> Option<CompactJob> {
-        let _turn = self.turns.acquire().await.ok()?;
+        let _begun = self.begun.acquire().await.ok()?;
+        let turn = Arc::clone(&self.turns).acquire_owned().await.ok()?;
         if self.signals.exit().is_some() || self.is_paused().await {
             return None;
         }
         let (act, tally) = (Arc::clone(&self.act), self.tally.clone());
+        let turn = Turn { permit: Mutex::new(Some(turn)), alone: self.jobs == 1 };
         let running = AbortOnDropHandle::new(tokio::spawn(async move {
-            let result = act.run(&plan, Some(tally.watcher(plan.input_bytes()))).await;
+            let result = act.run(&plan, Some(tally.watcher(plan.input_bytes(), turn))).await;
             job(&plan, &result)
         }));
         Some(running.await.unwrap_or_else(|stopped| CompactJob {
@@ -191,10 +203,30 @@ impl<'a> Worker<'a> {
     }
 }
 
+/// Jobs begun and not yet ended, at most, where so many run side by side.
+fn ahead(jobs: usize) -> usize {
+    if jobs > 1 { jobs.saturating_mul(2) } else { 1 }
+}
+
 fn held(view: &TableView, pause: &Pause) -> Failure {
     let resume = if pause.table.is_some() { format!("afterwrite resume {}", view.name) } else { "afterwrite resume".to_owned() };
     let why = format!("{} is paused (`pause` of {}): nothing is rewritten; `{resume}` takes the work up again", view.name, pause.label);
     Failure::new(Exit::Refused, why)
+}
+
+/// A job's turn: until its end, or, where jobs run side by side, until all but its
+/// commit is done, which leaves cores and memory to the next.
+struct Turn {
+    permit: Mutex<Option<OwnedSemaphorePermit>>,
+    alone: bool,
+}
+
+impl Turn {
+    fn proven(&self) {
+        if !self.alone {
+            drop(self.permit.lock().unwrap_or_else(PoisonError::into_inner).take());
+        }
+    }
 }
 
 /// Bytes that all jobs together have done.
@@ -206,9 +238,12 @@ struct Tally {
 
 impl Tally {
     /// Is told how much of so many bytes a job has done, never less than before.
-    fn watcher(&self, most: u64) -> Watcher {
+    fn watcher(&self, most: u64, turn: Turn) -> Watcher {
         let (tally, so_far) = (self.clone(), AtomicU64::new(0));
         Arc::new(move |done: Done| {
+            if done.proven {
+                turn.proven();
+            }
             let bytes = done.bytes.min(most);
             let more = bytes.saturating_sub(so_far.fetch_max(bytes, Ordering::Relaxed));
             let before = tally.done.fetch_add(more, Ordering::Relaxed);
@@ -242,10 +277,18 @@ impl Teller {
     }
 }
 
-fn planned(plan: &Plan) -> CompactJob {
+/// What a job would do, or what is known to stop it.
+fn planned(plan: &Plan, stop: Option<&Error>) -> CompactJob {
+    let (exit, result, refusal, detail) = match stop {
+        None => (Exit::Done, "planned", None, String::new()),
+        Some(Error::Refused(refused)) => (Exit::Refused, "refused", Some(refused.refusal.code().to_owned()), refused.told()),
+        Some(error) => (exit_of(error), "failed", None, told(error)),
+    };
     CompactJob {
-        exit: Exit::Done,
-        result: "planned".into(),
+        exit,
+        result: result.into(),
+        refusal,
+        detail,
         decision: plan.reason.clone(),
         files_in: plan.inputs.len() as u64,
         bytes_in: plan.input_bytes(),

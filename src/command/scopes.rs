@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures::stream::{self, StreamExt};
+
 use crate::app::App;
 use crate::cli::Exit;
 use crate::cli::progress::Progress;
@@ -60,7 +62,7 @@ impl Scoped {
         }
     }
 
-    /// See [`Scoped::plans`].
+    /// The same, to be kept.
     pub fn into_plans(self) -> Vec<Plan> {
         match self.found {
             Found::Plans(plans) => plans,
@@ -145,6 +147,34 @@ async fn read(app: &App, table: &dyn Table, policy: &Policy, keys: &[(PartitionK
         });
     }
     each
+}
+
+/// Plans whose files are looked into together.
+const FORESEEN: usize = 4;
+
+/// For each plan what `compact` would stop at, as far as that can be told without
+/// rewriting anything; `None` where nothing is known to.
+pub async fn foresee(table: &dyn Table, scopes: &[Scoped]) -> Vec<Vec<Option<lake::Error>>> {
+    let plans: usize = scopes.iter().map(|scoped| scoped.plans().len()).sum();
+    let progress = Progress::steps(&format!("looking into the files of {}", table.view().name), plans as u64);
+    let mut each = Vec::with_capacity(plans);
+    for plan in scopes.iter().flat_map(Scoped::plans) {
+        each.push(table.foresee(plan));
+    }
+    let mut each = stream::iter(each).buffered(FORESEEN);
+    let (mut all, mut done) = (Vec::with_capacity(scopes.len()), 0);
+    for scoped in scopes {
+        let mut stops = Vec::with_capacity(scoped.plans().len());
+        while stops.len() < scoped.plans().len() {
+            let Some(foreseen) = each.next().await else { break };
+            stops.push(foreseen.err());
+            done += 1;
+            progress.at(done);
+        }
+        all.push(stops);
+    }
+    progress.end();
+    all
 }
 
 fn found(order: &Order<'_>, files: &ScopeFiles) -> Found {

@@ -20,7 +20,8 @@ const LEAST_SAFETY: f64 = 2.0;
 const GRACE_MS: f64 = 60_000.0;
 /// For so long a job that is stopped may still hold its memory, in milliseconds:
 /// until it has heard of it, and until what it asked of the catalog is known. It is
-/// reserved with the job, so that no job costs more than was set aside for it.
+/// reserved with the job. A catalog that hangs may hold a job for longer: that is a
+/// debt, paid before the next job.
 pub const LINGER_MS: i64 = 90_000;
 
 /// What may still be spent.
@@ -83,16 +84,23 @@ impl Budget {
 
     /// The bucket as jobs before have left it: each with the moment at which it was
     /// booked, in milliseconds, and its GB-hours. A process that begins anew spends
-    /// no hour's budget twice.
-    pub fn after(limits: &BudgetLimits, spent: &[(i64, f64)], now_ms: i64) -> Self {
+    /// no hour's budget twice. What was before `since_ms` is not known, and taken to
+    /// have left nothing.
+    pub fn after(limits: &BudgetLimits, since_ms: i64, spent: &[(i64, f64)], now_ms: i64) -> Self {
         let mut spent: Vec<(i64, f64)> = spent.iter().map(|(at_ms, used)| (*at_ms.min(&now_ms), *used)).collect();
         spent.sort_by_key(|(at_ms, _)| *at_ms);
-        let mut budget = Self::new(limits, spent.first().map_or(now_ms, |(at_ms, _)| *at_ms));
+        let mut budget = Self { level: 0, ..Self::new(limits, since_ms) };
         for (at_ms, used) in spent {
             budget.settle(Reservation { nano: 0 }, used, at_ms);
         }
         budget.fill(now_ms);
         budget
+    }
+
+    /// How far back to ask for what jobs have spent, in milliseconds: an empty bucket
+    /// that nobody drew from would be full after half of it.
+    pub fn remembers_ms(limits: &BudgetLimits) -> i64 {
+        (2.0 * limits.carry_over_hours.max(1.0) * HOUR_MS as f64) as i64
     }
 
     /// Sets a job's upper bound aside.
@@ -302,14 +310,17 @@ mod tests {
 
     #[test]
     fn a_bucket_begun_anew_is_what_the_jobs_before_have_left() {
-        assert_eq!(Budget::after(&LIMITS, &[], HOUR).available(), 4.0);
-        // 3 of 4 spent, one hour's 2 come back, 1.5 spent, half an hour's 1 come back
-        let spent = [(2 * HOUR, 1.5), (HOUR, 3.0)];
-        assert_eq!(Budget::after(&LIMITS, &spent, 2 * HOUR + HOUR / 2).available(), 2.5);
-        assert_eq!(Budget::after(&LIMITS, &spent, 100 * HOUR).available(), 4.0);
+        let after =
+            |spent: &[(i64, f64)], now_ms| Budget::after(&LIMITS, now_ms - Budget::remembers_ms(&LIMITS), spent, now_ms).available();
+        assert_eq!((Budget::remembers_ms(&LIMITS), after(&[], HOUR)), (4 * HOUR, 4.0));
+        // full two hours after the first of four; 3 of 4 spent, one hour's 2 come back, 1.5 spent, half an hour's 1 come back
+        let now = 10 * HOUR;
+        assert_eq!(after(&[(now - HOUR / 2, 1.5), (now - 3 * HOUR / 2, 3.0)], now), 2.5);
         // what is said to end later than now was spent by now; what is more than there is, is a debt
-        assert_eq!(Budget::after(&LIMITS, &[(9 * HOUR, 5.0)], HOUR).available(), 0.0);
-        assert_eq!(Budget::after(&LIMITS, &[(9 * HOUR, f64::NAN)], HOUR).available(), 0.0);
+        assert_eq!(after(&[(9 * now, 5.0)], now), 0.0);
+        assert_eq!(after(&[(9 * now, f64::NAN)], now), 0.0);
+        // nothing is known
+        assert_eq!(Budget::after(&LIMITS, now, &[], now).available(), 0.0);
     }
 
     #[test]

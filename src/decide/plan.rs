@@ -27,7 +27,12 @@ impl Cause {
     /// The cause that a decision names; `None` when it asks for no work, or its
     /// rule is in the policy no more.
     pub fn of(decision: &Decision, policy: &Policy) -> Option<Self> {
-        match &decision.verdict {
+        Self::of_verdict(&decision.verdict, policy)
+    }
+
+    /// The same, of a decision's verdict.
+    pub fn of_verdict(verdict: &Verdict, policy: &Policy) -> Option<Self> {
+        match verdict {
             Verdict::Now { rule, .. } => policy.rules.iter().find(|r| r.name() == rule).cloned().map(Self::Rule),
             Verdict::Queued { .. } => Some(Self::Score),
             Verdict::Not { .. } => None,

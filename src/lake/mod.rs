@@ -78,6 +78,15 @@ pub trait Table: Send + Sync {
         Ok(files)
     }
 
+    /// Errs as a rewrite of the plan and its commit would, as far as that can be told
+    /// without reading a row or writing a file: from the metadata, the store's free
+    /// space, the footers of the inputs and deletes, their stated sizes, and the
+    /// manifests that the commit would change. What it does not find may still be
+    /// found by the rewrite.
+    async fn foresee(&self, _plan: &Plan) -> Result<()> {
+        Ok(())
+    }
+
     /// Writes the outputs of a plan. Inputs are never touched. Every path is
     /// told to `control` before its file is begun.
     async fn rewrite(&self, plan: &Plan, attempt: &AttemptId, control: &dyn Control) -> Result<Written>;

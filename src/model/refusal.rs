@@ -38,6 +38,9 @@ refusals! {
     FileFormat = "file-format": "compact it with the engine that wrote it, or rewrite it as Parquet",
     /// A deletion vector applies to an input.
     DeletionVector = "deletion-vector": "compact it with the engine that wrote the vector",
+    /// A position delete names an input, but lies in another partition or spells the
+    /// path otherwise: some engines apply it and some do not.
+    StrayDelete = "stray-delete": "delete these rows again with the engine whose reading is right, or let it rewrite the data file",
     /// A data file without field ids and without a complete name mapping.
     NoFieldIds = "no-field-ids": "complete the table property schema.name-mapping.default, or rewrite the file",
     /// A column type the reader or writer cannot carry exactly.

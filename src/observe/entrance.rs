@@ -38,10 +38,9 @@ impl Entrance {
     }
 
     /// Marks the event's table; see [`Inbox::hear_for`].
-    pub fn hear(&self, source: &Source, event: Event, receipt: Option<&Receipt>) -> Heard {
+    pub fn hear(&self, source: &Arc<Source>, event: Event, receipt: Option<&Receipt>) -> Heard {
         let door = event.door;
-        let heard = self.inbox.hear_for(event, receipt);
-        source.heard(heard);
+        let heard = self.inbox.hear_for(event, source, receipt);
         telemetry::event_heard(door, heard);
         heard
     }
@@ -53,9 +52,7 @@ impl Entrance {
     /// Why it is about no table that is looked after.
     pub fn resolve(&self, draft: Draft, door: Door, catalog: Option<&str>) -> Result<Vec<Event>, String> {
         let Draft { table, uuid, reference, snapshots, certainty, files_added } = draft;
-        if let Some(reference) = reference.as_deref().filter(|r| *r != MAIN) {
-            return Err(format!("branch `{}` is not looked after: only `{MAIN}` is", clip(reference)));
-        }
+        check_branch(reference.as_deref())?;
         let names = match table {
             Where::Named(name) => vec![self.known(name)?],
             Where::Foreign(name) => vec![self.name(name, catalog)?],
@@ -115,6 +112,17 @@ impl Entrance {
     /// An example of now.
     pub fn example(&self, place: String, reason: String) -> Example {
         Example { at_ms: self.now_ms(), place, reason }
+    }
+}
+
+/// Whether events about a branch are heard; without one, about `main`.
+///
+/// # Errors
+/// Why not, in words.
+pub fn check_branch(reference: Option<&str>) -> Result<(), String> {
+    match reference {
+        None | Some(MAIN) => Ok(()),
+        Some(other) => Err(format!("branch `{}` is not looked after: only `{MAIN}` is", clip(other))),
     }
 }
 

@@ -11,18 +11,18 @@
 //!
 //! It is in memory only: after a crash the poller finds what was marked.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use uuid::Uuid;
 
-use super::ledger::Ledger;
-use super::queue::{Key, Next, Queue};
+use super::ledger::{Ledger, Source};
+use super::queue::{Hints, Key, Next, Queue};
 use super::receipt::Receipt;
 use crate::lake::clock::Clock;
 use crate::model::event::{Door, Event, Heard};
-use crate::model::ident::{MAIN, TableName};
+use crate::model::ident::TableName;
 
 /// Bounds of the inbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,19 +104,18 @@ impl Inbox {
         let catalog = if event.door == Door::Poll { event.table.catalog.as_str() } else { "" };
         let source = self.inner.ledger.source(event.door, catalog);
         source.received(event.heard_ms);
-        let heard = self.hear_for(event, None);
-        source.heard(heard);
-        heard
+        self.hear_for(event, &source, None)
     }
 
-    /// As [`Inbox::hear`], for a source that counts by itself. The receipt is handed
-    /// back once the table is known as it stood after the event was heard: a
+    /// As [`Inbox::hear`], of a source that counts what it receives. The receipt is
+    /// handed back once the table is known as it stood after the event was heard: a
     /// snapshot that the table does not have by then is looked for in memory only.
     /// It is not kept when the answer is [`Heard::Full`].
-    pub fn hear_for(&self, event: Event, receipt: Option<&Receipt>) -> Heard {
+    pub fn hear_for(&self, event: Event, source: &Arc<Source>, receipt: Option<&Receipt>) -> Heard {
         let now_ms = self.inner.clock.now_ms();
         let mut receipt = receipt.cloned();
-        let heard = self.inner.queue().hear(event, &mut receipt, now_ms);
+        let heard = self.inner.queue().hear(event, source, &mut receipt, now_ms);
+        source.heard(heard);
         match heard {
             Heard::Accepted => self.inner.wake.notify_one(),
             Heard::Duplicate => receipt.into_iter().for_each(Receipt::hand_back),
@@ -142,7 +141,7 @@ impl Inbox {
             let mut wake = std::pin::pin!(self.inner.wake.notified());
             wake.as_mut().enable();
             let pause = match self.step() {
-                Step::Look(look) => return Some(look),
+                Step::Look(look) => return Some(*look),
                 Step::Closed => return None,
                 Step::Wait(pause) => pause,
             };
@@ -162,7 +161,7 @@ impl Inbox {
     /// A look, when one is due now.
     pub fn try_next(&self) -> Option<Look> {
         match self.step() {
-            Step::Look(look) => Some(look),
+            Step::Look(look) => Some(*look),
             Step::Closed | Step::Wait(_) => None,
         }
     }
@@ -177,14 +176,16 @@ impl Inbox {
             Next::Wait(pause) => Step::Wait(pause),
             Next::Look { key, hints, oldest_heard_ms, priority, attempt } => {
                 self.inner.wake.notify_one();
-                Step::Look(Look {
+                Step::Look(Box::new(Look {
                     name: key.0.clone(),
                     reference: key.1.clone(),
-                    hints: hints.keys().copied().collect(),
+                    hints: hints.snapshots.keys().copied().collect(),
+                    uuids: hints.uuids.iter().copied().collect(),
+                    is_first: attempt == 0,
                     oldest_heard_ms,
                     priority,
                     ticket: Some(Ticket { inner: self.inner.clone(), key, hints, attempt }),
-                })
+                }))
             }
         }
     }
@@ -225,7 +226,7 @@ impl Inbox {
 }
 
 enum Step {
-    Look(Look),
+    Look(Box<Look>),
     Wait(Option<i64>),
     Closed,
 }
@@ -240,11 +241,24 @@ pub struct Look {
     pub reference: String,
     /// The snapshots that events spoke of, ascending.
     pub hints: Vec<i64>,
+    /// The uuids that events say the table has. One that is another's names a table
+    /// that was dropped, renamed or made anew.
+    pub uuids: Vec<Uuid>,
+    /// It is not made again for what an earlier look did not find.
+    pub is_first: bool,
     /// When the oldest of its events was heard, in milliseconds since the epoch.
     pub oldest_heard_ms: i64,
     /// The most files that one of its events says it added.
     pub priority: u64,
     ticket: Option<Ticket>,
+}
+
+impl Look {
+    /// The snapshots that events spoke of and said to be of the table of this uuid.
+    pub fn hints_of(&self, uuid: Uuid) -> Vec<i64> {
+        let hints = self.ticket.iter().flat_map(|ticket| &ticket.hints.snapshots);
+        hints.filter(|(_, hint)| hint.uuid == Some(uuid)).map(|(snapshot, _)| *snapshot).collect()
+    }
 }
 
 impl std::fmt::Debug for Look {
@@ -265,8 +279,7 @@ impl Drop for Look {
 struct Ticket {
     inner: Arc<Inner>,
     key: Key,
-    /// Snapshots and when each was first heard of.
-    hints: BTreeMap<i64, i64>,
+    hints: Hints,
     attempt: u32,
 }
 
@@ -280,7 +293,7 @@ impl Ticket {
     fn end(self, end: End<'_>, oldest_heard_ms: i64, priority: u64) {
         let now_ms = self.inner.clock.now_ms();
         let mut queue = self.inner.queue();
-        let receipts = match end {
+        let owed = match end {
             End::Done => queue.end(&self.key, None, true, now_ms),
             End::Failed => {
                 let again = queue.again(self.hints, oldest_heard_ms, priority, self.attempt, now_ms);
@@ -289,20 +302,13 @@ impl Ticket {
             End::Unseen(snapshots) => {
                 queue.forget(&self.key, snapshots);
                 let young = queue.young(&self.hints, snapshots, now_ms);
-                let again = match young.values().min() {
-                    Some(oldest) => Some(queue.again(young.clone(), *oldest, priority, self.attempt, now_ms)),
-                    None => None,
-                };
+                let oldest = young.snapshots.values().map(|hint| hint.heard_ms).min();
+                let again = oldest.map(|oldest| queue.again(young, oldest, priority, self.attempt, now_ms));
                 queue.end(&self.key, again, true, now_ms)
             }
         };
         drop(queue);
-        receipts.into_iter().for_each(Receipt::hand_back);
+        owed.settle();
         self.inner.wake.notify_one();
     }
-}
-
-/// The key under which events are merged.
-pub(super) fn key(event: &Event) -> Key {
-    Arc::new((event.table.clone(), event.reference.clone().unwrap_or_else(|| MAIN.to_owned())))
 }

@@ -43,9 +43,10 @@ pub struct Row {
     pub parked: u64,
     /// Events that name nothing that is looked after.
     pub dropped: u64,
-    /// Records not absorbed yet; `None` for a door that holds nothing back.
+    /// Records not absorbed yet, those still with their broker among them; events
+    /// whose look is not over, at a door without a broker.
     pub lag: Option<u64>,
-    /// Age of the oldest of them, in milliseconds; `None` also while all of them are
+    /// Age of the oldest of them, in milliseconds; `None` while all of them are
     /// still with their broker, which does not tell how old they are.
     pub staleness_ms: Option<i64>,
     /// When it was last heard, in milliseconds since the epoch.
@@ -75,11 +76,21 @@ pub struct Source {
     ignored: AtomicU64,
     parked: AtomicU64,
     dropped: AtomicU64,
-    /// Negative for none.
+    /// By the broker's word; negative without one.
     lag: AtomicI64,
     oldest_ms: AtomicI64,
     heard_ms: AtomicI64,
+    /// Events whose look is not over.
+    waiting: AtomicU64,
+    /// Since when tables wait for a look because of this source, and how many.
+    since: Mutex<BTreeMap<i64, u64>>,
     detail: Mutex<Detail>,
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "source {} of {:?}", self.name, self.door)
+    }
 }
 
 impl Source {
@@ -97,12 +108,38 @@ impl Source {
             lag: AtomicI64::new(-1),
             oldest_ms: AtomicI64::new(i64::MAX),
             heard_ms: AtomicI64::new(i64::MIN),
+            waiting: zero(),
+            since: Mutex::default(),
             detail: Mutex::default(),
         }
     }
 
     fn detail(&self) -> MutexGuard<'_, Detail> {
         self.detail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn since(&self) -> MutexGuard<'_, BTreeMap<i64, u64>> {
+        self.since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An event of it waits for a look.
+    pub(super) fn waits_since(&self, heard_ms: i64) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let mut since = self.since();
+        let tables = since.entry(heard_ms).or_default();
+        *tables = tables.saturating_add(1);
+    }
+
+    /// So many of its events wait no more, and one time is noted no more.
+    pub(super) fn waits_no_more(&self, events: u64, since_ms: i64) {
+        self.waiting.fetch_sub(events, Ordering::Relaxed);
+        let mut since = self.since();
+        if let Some(tables) = since.get_mut(&since_ms) {
+            *tables = tables.saturating_sub(1);
+            if *tables == 0 {
+                since.remove(&since_ms);
+            }
+        }
     }
 
     /// A record or body came.
@@ -146,7 +183,7 @@ impl Source {
         detail.examples.truncate(EXAMPLES);
     }
 
-    /// How much waits, and when the oldest of it was written.
+    /// How much waits by a broker's word, and when the oldest of it was written.
     pub fn set_lag(&self, records: u64, oldest_ms: Option<i64>) {
         self.lag.store(i64::try_from(records).unwrap_or(i64::MAX), Ordering::Relaxed);
         self.oldest_ms.store(oldest_ms.unwrap_or(i64::MAX), Ordering::Relaxed);
@@ -162,11 +199,18 @@ impl Source {
         self.detail().problem = problem;
     }
 
+    /// How much waits, and since when: by a broker's word, or by what was heard.
+    fn behind(&self) -> (u64, Option<i64>) {
+        match u64::try_from(self.lag.load(Ordering::Relaxed)) {
+            Ok(lag) => (lag, Some(self.oldest_ms.load(Ordering::Relaxed)).filter(|at| *at != i64::MAX)),
+            Err(_) => (self.waiting.load(Ordering::Relaxed), self.since().first_key_value().map(|(at, _)| *at)),
+        }
+    }
+
     /// Its figures.
     pub fn row(&self, now_ms: i64) -> Row {
         let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        let lag = u64::try_from(self.lag.load(Ordering::Relaxed)).ok();
-        let oldest = Some(self.oldest_ms.load(Ordering::Relaxed)).filter(|at| *at != i64::MAX);
+        let (lag, oldest) = self.behind();
         let (state, problem, examples) = {
             let detail = self.detail();
             (detail.state.clone(), detail.problem.clone(), detail.examples.iter().cloned().collect())
@@ -180,11 +224,10 @@ impl Source {
             ignored: get(&self.ignored),
             parked: get(&self.parked),
             dropped: get(&self.dropped),
-            lag,
-            staleness_ms: match (lag, oldest) {
-                (None, _) => None,
-                (Some(0), _) => Some(0),
-                (Some(_), oldest) => oldest.map(|at| now_ms.saturating_sub(at).max(0)),
+            lag: Some(lag),
+            staleness_ms: match lag {
+                0 => Some(0),
+                _ => oldest.map(|at| now_ms.saturating_sub(at).max(0)),
             },
             heard_ms: Some(self.heard_ms.load(Ordering::Relaxed)).filter(|at| *at != i64::MIN),
             state,
@@ -251,8 +294,24 @@ mod tests {
     }
 
     #[test]
-    fn a_door_that_holds_nothing_back_has_no_lag() {
+    fn a_source_that_was_never_heard_is_not_behind() {
         let row = Ledger::default().source(Door::Grpc, "").row(0);
-        assert_eq!((row.lag, row.staleness_ms, row.heard_ms), (None, None, None));
+        assert_eq!((row.lag, row.staleness_ms, row.heard_ms), (Some(0), Some(0), None));
+    }
+
+    #[test]
+    fn a_door_without_a_broker_is_behind_by_the_looks_that_are_not_over() {
+        let source = Ledger::default().source(Door::Grpc, "");
+        source.waits_since(100);
+        source.waits_since(100);
+        source.waits_since(250);
+        let behind = |now_ms| (source.row(now_ms).lag, source.row(now_ms).staleness_ms);
+        assert_eq!(behind(400), (Some(3), Some(300)));
+        source.waits_no_more(1, 100);
+        assert_eq!(behind(400), (Some(2), Some(300)));
+        source.waits_no_more(1, 100);
+        assert_eq!(behind(400), (Some(1), Some(150)));
+        source.waits_no_more(1, 250);
+        assert_eq!(behind(400), (Some(0), Some(0)));
     }
 }

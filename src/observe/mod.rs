@@ -13,6 +13,7 @@ pub mod inbox;
 pub mod kafka;
 pub mod ledger;
 mod memory;
+mod owed;
 pub mod poll;
 pub mod proxy;
 mod queue;

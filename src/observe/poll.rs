@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -95,8 +96,18 @@ impl Poller {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.clock.sleep(pause) => {}
+                () = self.wanted() => {}
             }
         }
+    }
+
+    /// Somebody wants a listing, and the shortest time since the last one is over.
+    async fn wanted(&self) {
+        let wanted = self.roster.wanted(&self.catalog);
+        wanted.notified().await;
+        self.clock.sleep(Duration::from_millis(u64::try_from(self.limits.min_ms).unwrap_or(0))).await;
+        // one listing is for all who wanted one until now
+        let _served = wanted.notified().now_or_never();
     }
 
     /// Lists the catalog once and marks what moved.

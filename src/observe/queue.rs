@@ -3,26 +3,75 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::inbox::{Depth, Limits, key};
+use uuid::Uuid;
+
+use super::inbox::{Depth, Limits};
+use super::ledger::Source;
 use super::memory::Memory;
+use super::owed::Owed;
 use super::receipt::Receipt;
 use crate::model::event::{Event, Heard};
-use crate::model::ident::TableName;
+use crate::model::ident::{MAIN, TableName};
 
 /// Table and branch.
 pub(super) type Key = Arc<(TableName, String)>;
 
+/// What events of one table spoke of.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hints {
+    /// Snapshots.
+    pub(super) snapshots: BTreeMap<i64, Hint>,
+    /// Uuids that the table is said to have; at most [`MOST_UUIDS`].
+    pub(super) uuids: BTreeSet<Uuid>,
+}
+
+/// A snapshot that was heard of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hint {
+    /// When it was first heard of.
+    pub(super) heard_ms: i64,
+    /// The uuid of its table, when it was said.
+    pub(super) uuid: Option<Uuid>,
+}
+
+/// More tables than these were not under one name between two looks.
+const MOST_UUIDS: usize = 8;
+
+impl Hints {
+    fn of(event: &Event, now_ms: i64) -> Self {
+        let hint = |snapshot: &i64| (*snapshot, Hint { heard_ms: now_ms, uuid: event.uuid });
+        Self { snapshots: event.snapshots.iter().map(hint).collect(), uuids: event.uuid.into_iter().collect() }
+    }
+
+    fn join(&mut self, new: Self, most: usize) {
+        for (snapshot, hint) in new.snapshots {
+            let first = self.snapshots.entry(snapshot).or_insert(hint);
+            *first = Hint { heard_ms: hint.heard_ms.min(first.heard_ms), uuid: first.uuid.or(hint.uuid) };
+        }
+        self.uuids.extend(new.uuids);
+        self.bound(most);
+    }
+
+    fn bound(&mut self, most: usize) {
+        while self.snapshots.len() > most {
+            self.snapshots.pop_first();
+        }
+        while self.uuids.len() > MOST_UUIDS {
+            self.uuids.pop_first();
+        }
+    }
+}
+
 /// A table that waits for a look.
 #[derive(Debug)]
 pub(super) struct Pending {
-    /// Snapshots and when each was first heard of.
-    hints: BTreeMap<i64, i64>,
+    hints: Hints,
     heard_ms: i64,
     priority: u64,
     due_ms: i64,
     attempt: u32,
     place: Place,
-    receipts: Vec<Receipt>,
+    owed: Owed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,8 +89,8 @@ struct Entry {
     pending: Option<Pending>,
     looking: bool,
     began_ms: Option<i64>,
-    /// Of the events that the look under way covers.
-    receipts: Vec<Receipt>,
+    /// For the events that the look under way covers.
+    owed: Owed,
 }
 
 /// The looks of one catalog that are due, and how many may begin.
@@ -56,7 +105,7 @@ struct Lane {
 pub(super) enum Next {
     Look {
         key: Key,
-        hints: BTreeMap<i64, i64>,
+        hints: Hints,
         oldest_heard_ms: i64,
         priority: u64,
         attempt: u32,
@@ -73,7 +122,8 @@ pub(super) struct Queue {
     lanes: BTreeMap<String, Lane>,
     /// Entries kept only so that their interval is held.
     resting: VecDeque<(i64, Key)>,
-    memory: Memory<(Key, i64)>,
+    /// Snapshots heard of, with the uuid of their table when it was said.
+    memory: Memory<(Key, i64), Option<Uuid>>,
     pending: usize,
     looking: usize,
     pub(super) closed: bool,
@@ -105,11 +155,12 @@ impl Queue {
 
     /// Marks the event's table. A receipt is kept unless the answer is
     /// [`Heard::Full`], or it is given back to be handed back at once.
-    pub(super) fn hear(&mut self, event: Event, receipt: &mut Option<Receipt>, now_ms: i64) -> Heard {
+    pub(super) fn hear(&mut self, event: Event, source: &Arc<Source>, receipt: &mut Option<Receipt>, now_ms: i64) -> Heard {
         self.prune(now_ms);
-        let key = key(&event);
-        let known = |snapshot: &i64| self.memory.knows(&(key.clone(), *snapshot), now_ms);
-        if !event.snapshots.is_empty() && event.snapshots.iter().all(known) {
+        let hints = Hints::of(&event, now_ms);
+        let Event { table, uuid, reference, snapshots, files_added, heard_ms, .. } = event;
+        let key: Key = Arc::new((table, reference.unwrap_or_else(|| MAIN.to_owned())));
+        if !snapshots.is_empty() && snapshots.iter().all(|snapshot| self.is_known(&key, *snapshot, uuid, now_ms)) {
             self.wait_along(&key, receipt);
             return Heard::Duplicate;
         }
@@ -117,28 +168,27 @@ impl Queue {
         if !is_pending && self.pending >= self.limits.max_tables {
             return Heard::Full;
         }
-        for snapshot in &event.snapshots {
-            self.memory.remember((key.clone(), *snapshot), now_ms);
+        for snapshot in snapshots {
+            self.memory.remember((key.clone(), snapshot), uuid, now_ms);
         }
-        let pending = Pending {
-            hints: event.snapshots.iter().map(|s| (*s, now_ms)).collect(),
-            heard_ms: event.heard_ms,
-            priority: event.files_added,
-            due_ms: now_ms,
-            attempt: 0,
-            place: Place::Behind,
-            receipts: receipt.take().into_iter().collect(),
-        };
+        let owed = Owed::to(source, receipt.take(), heard_ms);
+        let pending = Pending { hints, heard_ms, priority: files_added, due_ms: now_ms, attempt: 0, place: Place::Behind, owed };
         self.merge(&key, pending, now_ms);
         Heard::Accepted
+    }
+
+    /// Whether a snapshot was heard of, of the same table as far as both events say.
+    fn is_known(&self, key: &Key, snapshot: i64, uuid: Option<Uuid>, now_ms: i64) -> bool {
+        let known = self.memory.knows(&(key.clone(), snapshot), now_ms);
+        known.is_some_and(|heard| heard.is_none() || uuid.is_none() || *heard == uuid)
     }
 
     /// What was heard of before waits for the look that it led to, should that not
     /// be over.
     fn wait_along(&mut self, key: &Key, receipt: &mut Option<Receipt>) {
         match self.entries.get_mut(key) {
-            Some(Entry { pending: Some(pending), .. }) => pending.receipts.extend(receipt.take()),
-            Some(entry) if entry.looking => entry.receipts.extend(receipt.take()),
+            Some(Entry { pending: Some(pending), .. }) => pending.owed.add(receipt.take()),
+            Some(entry) if entry.looking => entry.owed.add(receipt.take()),
             _ => {}
         }
     }
@@ -156,27 +206,20 @@ impl Queue {
         let place = match entry.pending.as_mut() {
             None => {
                 self.pending += 1;
-                entry.pending = Some(Pending { due_ms, ..new });
+                let pending = entry.pending.insert(Pending { due_ms, ..new });
+                pending.hints.bound(most);
                 Place::Behind
             }
             Some(old) => {
-                for (snapshot, heard) in new.hints {
-                    let first = old.hints.entry(snapshot).or_insert(heard);
-                    *first = heard.min(*first);
-                }
+                old.hints.join(new.hints, most);
                 old.heard_ms = old.heard_ms.min(new.heard_ms);
                 old.priority = old.priority.max(new.priority);
                 old.due_ms = old.due_ms.min(due_ms);
                 old.attempt = old.attempt.min(new.attempt);
-                old.receipts.extend(new.receipts);
+                old.owed.join(new.owed);
                 old.place
             }
         };
-        if let Some(pending) = entry.pending.as_mut() {
-            while pending.hints.len() > most {
-                pending.hints.pop_first();
-            }
-        }
         self.unplace(key, place);
         self.place(key, now_ms);
     }
@@ -205,7 +248,9 @@ impl Queue {
             self.waiting.insert((pending.due_ms, key.clone()));
         } else {
             let doublings = i64::from(64 - pending.priority.leading_zeros());
-            let rank = pending.heard_ms.saturating_sub(doublings * HEAD_START_MS);
+            // by when it was due, not by what it looks for: a table that is looked at in vain, again and
+            // again, for what was heard long ago would keep the others waiting
+            let rank = pending.due_ms.saturating_sub(doublings * HEAD_START_MS);
             pending.place = Place::Lane(rank);
             let full = i64::from(self.limits.looks_per_second) * 1000;
             let lane = self.lanes.entry(key.0.catalog.clone());
@@ -247,8 +292,8 @@ impl Queue {
             lane.tokens -= 1000;
         }
         let entry = self.entries.get_mut(&key)?;
-        let Pending { hints, heard_ms, priority, attempt, receipts, .. } = entry.pending.take()?;
-        entry.receipts = receipts;
+        let Pending { hints, heard_ms, priority, attempt, owed, .. } = entry.pending.take()?;
+        entry.owed = owed;
         entry.looking = true;
         entry.began_ms = Some(now_ms);
         self.pending -= 1;
@@ -256,14 +301,14 @@ impl Queue {
         Some(Next::Look { key, hints, oldest_heard_ms: heard_ms, priority, attempt })
     }
 
-    /// Ends a look; `again` is what it leaves to be done. Gives back the receipts
-    /// of what it covered: all of them when it was `absorbed`, else none, and they
-    /// wait for the next one.
-    pub(super) fn end(&mut self, key: &Key, mut again: Option<Pending>, absorbed: bool, now_ms: i64) -> Vec<Receipt> {
-        let Some(entry) = self.entries.get_mut(key) else { return Vec::new() };
-        let mut receipts = std::mem::take(&mut entry.receipts);
+    /// Ends a look; `again` is what it leaves to be done. Gives back what is owed for
+    /// what it covered: all of it when it was `absorbed`, else nothing, and it waits
+    /// for the next one.
+    pub(super) fn end(&mut self, key: &Key, mut again: Option<Pending>, absorbed: bool, now_ms: i64) -> Owed {
+        let Some(entry) = self.entries.get_mut(key) else { return Owed::default() };
+        let mut owed = std::mem::take(&mut entry.owed);
         if let Some(again) = again.as_mut().filter(|_| !absorbed) {
-            again.receipts = std::mem::take(&mut receipts);
+            again.owed = std::mem::take(&mut owed);
         }
         entry.looking = false;
         self.looking = self.looking.saturating_sub(1);
@@ -274,22 +319,23 @@ impl Queue {
         if let Some(Entry { pending: None, began_ms: Some(began), .. }) = self.entries.get(key) {
             self.resting.push_back((began.saturating_add(self.limits.interval_ms), key.clone()));
         }
-        receipts
+        owed
     }
 
     /// What a look leaves to be done, after a pause that doubles each time.
-    pub(super) fn again(&self, hints: BTreeMap<i64, i64>, heard_ms: i64, priority: u64, attempt: u32, now_ms: i64) -> Pending {
+    pub(super) fn again(&self, hints: Hints, heard_ms: i64, priority: u64, attempt: u32, now_ms: i64) -> Pending {
         let factor = 1_i64.checked_shl(attempt.min(40)).unwrap_or(i64::MAX);
         let pause = self.limits.retry_ms.saturating_mul(factor).min(self.limits.give_up_ms);
         let due_ms = now_ms.saturating_add(pause);
-        Pending { hints, heard_ms, priority, due_ms, attempt: attempt.saturating_add(1), place: Place::Behind, receipts: Vec::new() }
+        Pending { hints, heard_ms, priority, due_ms, attempt: attempt.saturating_add(1), place: Place::Behind, owed: Owed::default() }
     }
 
     /// Those of the snapshots that a look was told of and that are still worth
     /// looking for.
-    pub(super) fn young(&self, hints: &BTreeMap<i64, i64>, snapshots: &[i64], now_ms: i64) -> BTreeMap<i64, i64> {
-        let asked = snapshots.iter().filter_map(|s| hints.get(s).map(|heard| (*s, *heard)));
-        asked.filter(|(_, heard)| now_ms.saturating_sub(*heard) < self.limits.give_up_ms).collect()
+    pub(super) fn young(&self, hints: &Hints, snapshots: &[i64], now_ms: i64) -> Hints {
+        let asked = snapshots.iter().filter_map(|s| hints.snapshots.get(s).map(|hint| (*s, *hint)));
+        let snapshots: BTreeMap<i64, Hint> = asked.filter(|(_, h)| now_ms.saturating_sub(h.heard_ms) < self.limits.give_up_ms).collect();
+        Hints { uuids: snapshots.values().filter_map(|h| h.uuid).collect(), snapshots }
     }
 
     /// An event that names them again is news again.

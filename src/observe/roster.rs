@@ -1,9 +1,10 @@
 //! What the pollers saw: every table of every catalog, with its pointer.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
+use tokio::sync::Notify;
 
 use crate::lake::Pointer;
 use crate::model::ident::TableName;
@@ -53,6 +54,8 @@ struct Catalog {
     listed_ms: Option<i64>,
     failures: u32,
     error: Option<String>,
+    /// Wakes its poller.
+    wanted: Arc<Notify>,
 }
 
 /// The tables of the configured catalogs, as last listed. Shared by the pollers
@@ -132,6 +135,18 @@ impl Roster {
             error: c.error.clone(),
         };
         self.lock().iter().map(row).collect()
+    }
+
+    /// Has a catalog listed soon: an event speaks of a table whose name is not known.
+    pub fn list_soon(&self, catalog: &str) {
+        if let Some(known) = self.lock().get(catalog) {
+            known.wanted.notify_one();
+        }
+    }
+
+    /// Wakes when somebody wants the catalog to be listed.
+    pub(super) fn wanted(&self, catalog: &str) -> Arc<Notify> {
+        Arc::clone(&self.lock().entry(catalog.to_owned()).or_default().wanted)
     }
 
     /// A look has read the table at this pointer: the poller need not mark it

@@ -6,18 +6,20 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::broadcast;
 
+use crate::lake;
 use crate::model::event::{Door, Event, Heard};
 use crate::model::ident::{MAIN, TableName};
 use crate::model::partition::PartitionKey;
+use crate::model::refusal::Refused;
 use crate::observe::{Entrance, ledger};
-use crate::orient::traits;
+use crate::orient::{TableState, traits};
 use crate::serve::backend::{
     Answer, Backend, Candidate, Error, Explained, Health, Page as Asked, PartitionRow, Partitions, TableLayout, label, names,
 };
 use crate::telemetry;
 
-use super::Loop;
-use super::book::{Page, Trouble, Waiting};
+use super::book::{Page, Scope, Trouble, Waiting};
+use super::{Looked, Loop};
 
 /// Earlier decisions told of a partition that is asked for by name.
 const EARLIER: usize = 4;
@@ -45,33 +47,36 @@ impl Backend for Loop {
     }
 
     async fn get_layout(&self, name: &TableName, reference: &str) -> Result<TableLayout, Error> {
+        let state = self.state_for(name, reference).await?;
+        let since = self.refused_since(name);
         self.with_known(name, reference, |page, now_ms| TableLayout {
             table: name.clone(),
             uuid: page.facts.ident.uuid,
             reference: reference.to_owned(),
-            snapshot_id: page.state.layout.head(),
+            snapshot_id: state.layout.head(),
             looked_at_ms: page.looked_at_ms,
             format_version: page.format_version,
             target_file_size: page.policy.scale.target,
-            partitions: page.state.layout.partitions().len() as u64,
-            traits: traits::table_traits(&page.state, &page.policy.cost, now_ms),
-            refused: page.refusals(),
+            partitions: state.layout.partitions().len() as u64,
+            traits: traits::table_traits(&state, &page.policy.cost, now_ms),
+            refused: page.refusals().into_iter().chain(since.clone()).collect(),
             act: page.policy.act,
         })
     }
 
     async fn list_partitions(&self, name: &TableName, reference: &str, asked: Asked) -> Result<Partitions, Error> {
+        let state = self.state_for(name, reference).await?;
         self.with_known(name, reference, |page, now_ms| {
             let from = asked.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-            let rest = page.state.layout.partitions().range(from);
+            let rest = state.layout.partitions().range(from);
             let mut keys: Vec<_> = rest.map(|(key, _)| key).take(asked.size.saturating_add(1)).collect();
             let more = keys.len() > asked.size;
             keys.truncate(asked.size);
             let row = |key| {
-                let traits = traits::traits(&page.state, &key, &page.policy.cost, now_ms)?;
+                let traits = traits::traits(&state, &key, &page.policy.cost, now_ms)?;
                 Some(PartitionRow { label: label(&key, page.spec(&key)), partition: key, traits })
             };
-            Partitions { snapshot_id: page.state.layout.head(), rows: keys.into_iter().filter_map(row).collect(), more }
+            Partitions { snapshot_id: state.layout.head(), rows: keys.into_iter().filter_map(row).collect(), more }
         })
     }
 
@@ -93,18 +98,23 @@ impl Backend for Loop {
     }
 
     async fn why(&self, name: &TableName, filter: Option<&str>) -> Result<Vec<Explained>, Error> {
+        let state = self.state_for(name, MAIN).await?;
+        // what is known is of a head that can be read no more
+        if let Some(refused) = self.refused_since(name) {
+            return Err(refused.into());
+        }
         let keys: Vec<PartitionKey> = self.with_known(name, MAIN, |page, _| {
             let named = |key: &PartitionKey| filter.is_none_or(|f| names(f, key, page.spec(key)));
-            page.state.layout.partitions().keys().filter(named).collect()
+            state.layout.partitions().keys().filter(named).collect()
         })?;
         let earlier = if filter.is_some() { EARLIER } else { 0 };
         let mut found = Vec::new();
         // in turns, so that the answer about a large table holds nobody up
         for keys in keys.chunks(TURN) {
             let book = self.book();
-            for last in keys.iter().filter_map(|key| book.decision(name, key, self.now())) {
-                found.push(last.as_ref().clone());
-                found.extend(book.earlier(&last).take(earlier).map(|e| e.as_ref().clone()));
+            for key in keys {
+                let scope = Scope { name: name.clone(), partition: key.clone() };
+                found.extend(book.decisions(&scope, &state, self.now(), earlier));
             }
         }
         let refused = self.with_known(name, MAIN, |page, _| page.refusals().into_iter().next())?;
@@ -163,6 +173,29 @@ impl Backend for Loop {
 }
 
 impl Loop {
+    /// The state of a table that is known, to answer by; it is taken in again where it
+    /// was lost.
+    async fn state_for(&self, name: &TableName, reference: &str) -> Result<Arc<TableState>, Error> {
+        let key = self.with_known(name, reference, |page, _| page.key())?;
+        if let Some(state) = self.parts.orient.glimpse(&key).await {
+            return Ok(state);
+        }
+        match self.look(name, reference, &[]).await {
+            Ok(Looked { state: Some(state), .. }) => Ok(state),
+            Ok(_) => Err(Error::NotFound(format!("{name} is gone from its catalog"))),
+            Err(lake::Error::Refused(refused)) => Err(refused.into()),
+            Err(error) => Err(Error::Unavailable(format!("{name} could not be looked at again: {error}"))),
+        }
+    }
+
+    /// Why a table is left alone since its last look, though one before went well.
+    fn refused_since(&self, name: &TableName) -> Option<Refused> {
+        match self.book().troubled(name) {
+            Some(Trouble::Refused(refused)) => Some(refused.clone()),
+            _ => None,
+        }
+    }
+
     fn with_known<T>(&self, name: &TableName, reference: &str, answer: impl FnOnce(&Page, i64) -> T) -> Result<T, Error> {
         if reference != MAIN {
             return Err(Error::NotFound(format!("branch `{reference}` of {name} is not looked after: only `{MAIN}` is")));

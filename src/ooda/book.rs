@@ -1,30 +1,33 @@
 //! What the loop remembers of each table: a page a table, bounded by the tables
-//! that exist. Layouts themselves are shared with `orient`'s cache.
+//! that exist and the partitions that ask for something. It holds no layout: those
+//! are `orient`'s, in memory within a bound, and handed in where they are needed.
 
+mod log;
 mod page;
+mod scope;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::act::Pauses;
 use crate::decide::round::{Candidate, Round};
 use crate::lake::Error;
-use crate::model::decision::Decision;
+use crate::model::decision::Verdict;
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::partition::PartitionKey;
 use crate::model::policy::{BudgetLimits, Policy};
 use crate::model::refusal::Refused;
 use crate::model::table::TableView;
-use crate::orient::{Absorbed, How};
+use crate::orient::{Absorbed, How, TableState};
 use crate::serve::backend::Explained;
 use crate::settings::Warning;
 
 use super::hold::{Hold, Holds};
 
-pub use page::{Await, Page};
+use log::Log;
+pub use page::{Known, Page};
+pub use scope::Await;
 
-/// Decisions kept beside the last one of each partition, over all tables.
-const LOG: usize = 10_000;
 /// Names of tables that could never be looked at, kept with the reason.
 const TROUBLES: usize = 10_000;
 
@@ -42,9 +45,20 @@ pub struct Begun {
     pub(super) scope: Scope,
     pub(super) table: TableIdent,
     pub(super) reference: String,
-    pub(super) decision: Decision,
+    pub(super) verdict: Verdict,
     /// Input bytes that its plans should not pass.
     pub(super) max_bytes: u64,
+    /// Whether it is only looked into.
+    pub(super) foresight: bool,
+}
+
+/// Partitions of a table that are to be judged again.
+#[derive(Debug, Default)]
+pub struct Due {
+    /// Every one.
+    pub all: bool,
+    /// These.
+    pub scopes: BTreeSet<PartitionKey>,
 }
 
 /// One look's result.
@@ -103,7 +117,9 @@ pub struct Book {
     /// Partitions that have a candidate.
     waiting: BTreeSet<Scope>,
     troubles: HashMap<TableName, Trouble>,
-    log: VecDeque<Arc<Explained>>,
+    log: Log,
+    /// Looks into candidates so far.
+    foresights: u64,
     pauses: Pauses,
     holds: Holds,
 }
@@ -122,8 +138,9 @@ impl Book {
         let scopes = match self.pages.get_mut(&name) {
             Some(page) => page.take_in(seen),
             None => {
+                let state = Arc::clone(&seen.absorbed.state);
                 let page = Page::new(seen);
-                let all = page.partitions();
+                let all = page.partitions(&state);
                 self.pages.insert(name, page);
                 all
             }
@@ -164,6 +181,11 @@ impl Book {
         Some(ident)
     }
 
+    /// The name under which a table was looked at last.
+    pub fn name_of(&self, ident: &TableIdent) -> Option<&TableName> {
+        self.names.get(ident)
+    }
+
     /// A table's page.
     pub fn page(&self, name: &TableName) -> Option<&Page> {
         self.pages.get(name)
@@ -179,18 +201,33 @@ impl Book {
         self.pages.len()
     }
 
-    /// Judges a partition as it is known, keeps the decision, and marks when it
-    /// is due again. `None` when it has no files.
-    pub fn judge(&mut self, name: &TableName, partition: &PartitionKey, now_ms: i64, limits: &BudgetLimits) -> Option<Arc<Explained>> {
-        let paused = self.is_paused(self.pages.get(name)?, partition);
+    /// Judges a partition by a table's state, keeps the decision, and marks when it
+    /// is due again. `None` when it has no files, and when the state is not the one
+    /// that the page was written from: then all are judged at the next round.
+    pub fn judge(
+        &mut self,
+        name: &TableName,
+        partition: &PartitionKey,
+        state: &TableState,
+        now_ms: i64,
+        limits: &BudgetLimits,
+    ) -> Option<Arc<Explained>> {
         let page = self.pages.get_mut(name)?;
+        if page.mark != state.layout.mark() || page.facts.ident != state.layout.ident() {
+            page.unjudged = true;
+            return None;
+        }
         let scope = Scope { name: name.clone(), partition: partition.clone() };
         if let Some(at_ms) = page.take_due(partition) {
             self.due.remove(&(at_ms, scope.clone()));
         }
         page.give_up(partition, now_ms);
-        let Some(explained) = page.judge(partition, paused, now_ms, limits) else {
+        let table = page.facts.ident;
+        let known = Known { state, paused: self.is_paused(table, partition, state), now_ms };
+        let page = self.pages.get_mut(name)?;
+        let Some(explained) = page.judge(partition, known, self.log.standing(&scope, table), limits) else {
             self.waiting.remove(&scope);
+            self.log.close(&scope);
             return None;
         };
         match page.candidate(partition).is_some() {
@@ -199,62 +236,75 @@ impl Book {
         };
         if let Some(at_ms) = page.eligible_again(&explained.decision) {
             page.set_due(partition, at_ms);
-            self.due.insert((at_ms, scope));
+            self.due.insert((at_ms, scope.clone()));
         }
-        self.log.push_back(Arc::clone(&explained));
-        if self.log.len() > LOG {
-            self.log.pop_front();
-        }
+        self.log.keep(scope, Arc::clone(&explained));
         Some(explained)
     }
 
-    /// The last decision on a partition of a table.
-    pub fn decision(&self, name: &TableName, partition: &PartitionKey, now_ms: i64) -> Option<Arc<Explained>> {
-        let page = self.pages.get(name)?;
-        page.decision(partition, self.is_paused(page, partition), now_ms)
+    /// Every partition to be judged by a state when all are due; from then on they are
+    /// not. `None` when the page was written from another state.
+    pub fn take_all(&mut self, name: &TableName, state: &TableState) -> Option<BTreeSet<PartitionKey>> {
+        let page = self.pages.get_mut(name).filter(|page| page.mark == state.layout.mark())?;
+        page.unjudged = false;
+        Some(page.partitions(state))
     }
 
-    /// The decisions on a partition before its last one, newest first, as far as
-    /// they are kept.
-    pub fn earlier(&self, last: &Arc<Explained>) -> impl Iterator<Item = &Arc<Explained>> {
-        let same = |e: &&Arc<Explained>| e.decision.table == last.decision.table && e.decision.scope == last.decision.scope;
-        self.log.iter().rev().filter(same).filter(|e| !Arc::ptr_eq(e, last))
+    /// The last decision on a partition of a table, whose state this is, and as far as
+    /// they are kept those before it, newest first.
+    pub fn decisions(&self, scope: &Scope, state: &TableState, now_ms: i64, earlier: usize) -> Vec<Explained> {
+        let Some(page) = self.pages.get(&scope.name) else { return Vec::new() };
+        let table = page.facts.ident;
+        let known = Known { state, paused: self.is_paused(table, &scope.partition, state), now_ms };
+        let Some((last, kept)) = page.decision(&scope.partition, known, self.log.last(scope, table)) else { return Vec::new() };
+        // one that was made again for the question comes before all that are kept
+        let before = self.log.of(scope, table).skip(usize::from(kept)).take(earlier);
+        std::iter::once(last).chain(before.map(|made| made.as_ref().clone())).collect()
     }
 
     /// By hand, or because `undo` left it so.
-    fn is_paused(&self, page: &Page, partition: &PartitionKey) -> bool {
-        let ident = page.facts.ident;
-        self.pauses.holds(&ident) || self.holds.keeps(ident, partition, page.state.layout.partition(partition).as_ref())
+    fn is_paused(&self, table: TableIdent, partition: &PartitionKey, state: &TableState) -> bool {
+        self.pauses.holds(&table) || self.holds.keeps(table, partition, state.layout.partition(partition).as_ref())
     }
 
     /// Takes the pauses, and what `undo` keeps, as they stand; what changed by it is
     /// due at once.
-    pub fn set_pauses(&mut self, pauses: Pauses, holds: Holds) -> BTreeMap<TableName, BTreeSet<PartitionKey>> {
+    pub fn set_pauses(&mut self, pauses: Pauses, holds: Holds, now_ms: i64) {
         if (&self.pauses, &self.holds) == (&pauses, &holds) {
-            return BTreeMap::new();
+            return;
         }
         let kept = std::mem::replace(&mut self.holds, holds);
         let other = |hold: &&Hold, than: &Holds| !than.iter().any(|h| h == *hold);
         let changed = kept.iter().filter(|h| other(h, &self.holds)).chain(self.holds.iter().filter(|h| other(h, &kept)));
         let named = changed.filter_map(|hold| Some((self.names.get(&hold.table)?.clone(), hold.partition.clone())));
-        let mut due: BTreeMap<TableName, BTreeSet<PartitionKey>> = BTreeMap::new();
-        for (name, partition) in named {
-            due.entry(name).or_default().insert(partition);
+        for (name, partition) in named.collect::<Vec<_>>() {
+            self.call(&Scope { name, partition }, now_ms);
         }
         let before = std::mem::replace(&mut self.pauses, pauses);
-        let changed = self.pages.iter().filter(|(_, page)| {
+        for page in self.pages.values_mut() {
             let ident = &page.facts.ident;
-            before.holds(ident) != self.pauses.holds(ident)
-        });
-        due.extend(changed.map(|(name, page)| (name.clone(), page.partitions())));
-        due
+            page.unjudged |= before.holds(ident) != self.pauses.holds(ident);
+        }
     }
 
-    /// Partitions that are due. They stay so until they are judged.
-    pub fn due(&self, now_ms: i64) -> BTreeMap<TableName, BTreeSet<PartitionKey>> {
-        let mut by_table: BTreeMap<TableName, BTreeSet<PartitionKey>> = BTreeMap::new();
+    /// Marks a partition as due.
+    fn call(&mut self, scope: &Scope, now_ms: i64) {
+        let Some(page) = self.pages.get_mut(&scope.name) else { return };
+        if let Some(at_ms) = page.take_due(&scope.partition) {
+            self.due.remove(&(at_ms, scope.clone()));
+        }
+        page.set_due(&scope.partition, now_ms);
+        self.due.insert((now_ms, scope.clone()));
+    }
+
+    /// Partitions that are due, by table. They stay so until they are judged.
+    pub fn due(&self, now_ms: i64) -> BTreeMap<TableName, Due> {
+        let mut by_table: BTreeMap<TableName, Due> = BTreeMap::new();
         for (_, scope) in self.due.iter().take_while(|(at_ms, _)| *at_ms <= now_ms) {
-            by_table.entry(scope.name.clone()).or_default().insert(scope.partition.clone());
+            by_table.entry(scope.name.clone()).or_default().scopes.insert(scope.partition.clone());
+        }
+        for (name, _) in self.pages.iter().filter(|(_, page)| page.unjudged) {
+            by_table.entry(name.clone()).or_default().all = true;
         }
         by_table
     }
@@ -264,7 +314,7 @@ impl Book {
         let pages = &self.pages;
         self.waiting.retain(|scope| pages.get(&scope.name).is_some_and(|page| page.candidate(&scope.partition).is_some()));
         let ready = |scope: &Scope| {
-            let page = pages.get(&scope.name).filter(|page| page.policy.act)?;
+            let page = pages.get(&scope.name).filter(|page| page.policy.act && page.may_work())?;
             // a table under two names is worked on under the one looked at last
             let named = self.names.get(&page.facts.ident) == Some(&scope.name);
             page.candidate(&scope.partition).filter(|_| named).cloned()
@@ -321,16 +371,37 @@ impl Book {
         Some(begun)
     }
 
+    /// Candidates that nobody has looked into yet, at most so many; they are looked
+    /// into from here on, each under a number.
+    pub fn begin_foresights(&mut self, most: usize, now_ms: i64) -> Vec<(u64, Begun)> {
+        let asks = |scope: &&Scope| self.pages.get(&scope.name).is_some_and(|page| page.asks_for_foresight(&scope.partition, now_ms));
+        let chosen: Vec<Scope> = self.waiting.iter().filter(asks).take(most).cloned().collect();
+        let mut begun = Vec::with_capacity(chosen.len());
+        for scope in chosen {
+            self.foresights = self.foresights.wrapping_add(1);
+            let page = self.pages.get_mut(&scope.name);
+            begun.extend(page.and_then(|page| page.begin_foresight(&scope.partition, self.foresights)).map(|b| (self.foresights, b)));
+        }
+        begun
+    }
+
+    /// Whether a candidate is yet to be looked into.
+    pub fn asks_for_foresight(&self, now_ms: i64) -> bool {
+        self.waiting.iter().any(|scope| self.pages.get(&scope.name).is_some_and(|page| page.asks_for_foresight(&scope.partition, now_ms)))
+    }
+
+    /// Something was learned of a partition: it is judged at the next round.
+    pub fn learned(&mut self, scope: &Scope, table: TableIdent, now_ms: i64) {
+        if self.page_mut(&scope.name, table).is_some() {
+            self.call(scope, now_ms);
+        }
+    }
+
     /// Work has ended: the partition is free, and is judged at the next round.
     pub fn free(&mut self, scope: &Scope, table: TableIdent, now_ms: i64) {
         let Some(page) = self.pages.get_mut(&scope.name).filter(|page| page.facts.ident == table) else { return };
-        if !page.end(&scope.partition) {
-            return;
+        if page.end(&scope.partition) {
+            self.call(scope, now_ms);
         }
-        if let Some(at_ms) = page.take_due(&scope.partition) {
-            self.due.remove(&(at_ms, scope.clone()));
-        }
-        page.set_due(&scope.partition, now_ms);
-        self.due.insert((now_ms, scope.clone()));
     }
 }

@@ -62,27 +62,35 @@ impl Holds {
     /// # Errors
     /// When it cannot be read.
     pub async fn read(journal: &dyn Journal) -> Result<Self> {
-        let Some(blob) = journal.blob(KIND, KEY).await?.filter(|blob| blob.version == VERSION) else { return Ok(Self::default()) };
+        Self::parse(journal.blob(KIND, KEY).await?.as_ref())
+    }
+
+    fn parse(blob: Option<&Blob>) -> Result<Self> {
+        let Some(blob) = blob.filter(|blob| blob.version == VERSION) else { return Ok(Self::default()) };
         serde_json::from_slice(&blob.bytes).map(Self).map_err(|e| Error::Unreadable { id: KIND.into(), why: e.to_string() })
     }
 
-    async fn write(&self, journal: &dyn Journal) -> Result<()> {
+    fn blob(&self) -> Result<Option<Blob>> {
         if self.0.is_empty() {
-            return journal.drop_blob(KIND, KEY).await;
+            return Ok(None);
         }
         let bytes = serde_json::to_vec(&self.0).map_err(|e| Error::Unreadable { id: KIND.into(), why: e.to_string() })?;
-        journal.put_blob(KIND, KEY, &Blob { version: VERSION, bytes }).await
+        Ok(Some(Blob { version: VERSION, bytes }))
     }
 
-    /// Keeps a partition, in place of what was kept of it before.
+    /// Keeps a partition, in place of what was kept of it before; no other change
+    /// that is made meanwhile is lost.
     ///
     /// # Errors
     /// When the journal cannot be used.
     pub async fn keep(journal: &dyn Journal, hold: Hold) -> Result<()> {
-        let mut all = Self::read(journal).await?;
-        all.0.retain(|h| (h.table, &h.partition) != (hold.table, &hold.partition));
-        all.0.push(hold);
-        all.write(journal).await
+        let keep = |before: Option<&Blob>| {
+            let mut all = Self::parse(before)?;
+            all.0.retain(|h| (h.table, &h.partition) != (hold.table, &hold.partition));
+            all.0.push(hold.clone());
+            all.blob()
+        };
+        journal.change_blob(KIND, KEY, &keep).await.map(drop)
     }
 
     /// Lets the partitions of a table go, or one of them; gives back whether there
@@ -91,14 +99,14 @@ impl Holds {
     /// # Errors
     /// When the journal cannot be used.
     pub async fn release(journal: &dyn Journal, table: TableIdent, partition: Option<&PartitionKey>) -> Result<bool> {
-        let mut all = Self::read(journal).await?;
-        let before = all.0.len();
-        all.0.retain(|h| h.table != table || partition.is_some_and(|p| *p != h.partition));
-        if all.0.len() == before {
-            return Ok(false);
-        }
-        all.write(journal).await?;
-        Ok(true)
+        let goes = |h: &Hold| h.table == table && partition.is_none_or(|p| *p == h.partition);
+        let release = |before: Option<&Blob>| {
+            let mut all = Self::parse(before)?;
+            all.0.retain(|h| !goes(h));
+            all.blob()
+        };
+        let before = journal.change_blob(KIND, KEY, &release).await?;
+        Ok(Self::parse(before.as_ref())?.0.iter().any(goes))
     }
 
     /// Every one.
@@ -117,7 +125,7 @@ impl Holds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::act::MemoryJournal;
+    use crate::act::{MemoryJournal, SqliteJournal};
 
     fn hold(table: u128, spec_id: i32, left: Option<Left>) -> Hold {
         Hold {
@@ -153,5 +161,37 @@ mod tests {
         assert_eq!(Holds::read(&journal).await.unwrap(), Holds(vec![hold(2, 0, None)]));
         assert!(Holds::release(&journal, hold(2, 0, None).table, None).await.unwrap());
         assert_eq!(Holds::read(&journal).await.unwrap(), Holds::default());
+    }
+
+    /// Takes and gives back holds of a table's partitions; every other one stays.
+    #[tokio::main(flavor = "current_thread")]
+    async fn undo_and_resume(path: &std::path::Path, table: u128) {
+        let journal = SqliteJournal::open(path).await.unwrap();
+        for spec_id in 0..40 {
+            let own = hold(table, spec_id, None);
+            Holds::keep(&journal, own.clone()).await.unwrap();
+            if spec_id % 2 == 1 {
+                assert!(Holds::release(&journal, own.table, Some(&own.partition)).await.unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn of_several_undos_at_a_time_none_is_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal.db");
+        std::thread::scope(|scope| {
+            for table in 1..=3 {
+                let path = &path;
+                scope.spawn(move || undo_and_resume(path, table));
+            }
+        });
+        assert_eq!(kept(&path), 3 * 20);
+    }
+
+    #[tokio::main(flavor = "current_thread")]
+    async fn kept(path: &std::path::Path) -> usize {
+        let journal = SqliteJournal::open(path).await.unwrap();
+        Holds::read(&journal).await.unwrap().iter().count()
     }
 }

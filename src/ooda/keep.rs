@@ -3,6 +3,7 @@
 use crate::act::Journal;
 use crate::act::journal::Blob;
 use crate::decide::ScopeMemory;
+use crate::decide::budget::Budget;
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::partition::PartitionKey;
 use crate::orient::{Absorbed, How};
@@ -18,6 +19,21 @@ const VERSION: u32 = 1;
 type Memories = Vec<(PartitionKey, ScopeMemory)>;
 
 impl Loop {
+    /// The budget as jobs of this journal have left it, those of processes that are
+    /// gone and of commands too.
+    pub(super) async fn read_spent(&self) {
+        let now_ms = self.now();
+        let since_ms = now_ms.saturating_sub(Budget::remembers_ms(&self.limits));
+        let budget = match self.parts.act.journal().spent(since_ms).await {
+            Ok(spent) => Budget::after(&self.limits, since_ms, &spent, now_ms),
+            Err(error) => {
+                tracing::warn!(%error, "what was spent before cannot be read: the budget begins empty");
+                Budget::after(&self.limits, now_ms, &[], now_ms)
+            }
+        };
+        *self.budget() = budget;
+    }
+
     /// Keeps what the partitions of a table remember.
     pub(super) async fn keep_memory(&self, begun: &Begun) {
         // in turn, so that what was remembered last is what is kept
@@ -54,9 +70,10 @@ impl Loop {
         let Some(page) = book.page_mut(name, ident) else { return };
         page.restored = true;
         let first = !page.judged;
-        let global = page.state.layout.global_deletes().files > 0;
+        let layout = &absorbed.state.layout;
+        let global = layout.global_deletes().files > 0;
         for (scope, memory) in memories {
-            if page.state.layout.partition(&scope).is_none() || page.memory(&scope) != ScopeMemory::default() {
+            if layout.partition(&scope).is_none() || page.memory(&scope) != ScopeMemory::default() {
                 continue;
             }
             // deletes that came meanwhile may apply where none did

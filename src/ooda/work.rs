@@ -7,9 +7,10 @@ use crate::decide::ScopeMemory;
 use crate::decide::budget::{Denied, Reservation};
 use crate::decide::maturity::Gained;
 use crate::decide::plan::{Cause, Order, max_deletes_on_file, plans};
-use crate::lake::Error;
-use crate::model::decision::{Decision, Reason, Verdict};
+use crate::lake::{Error, Table};
+use crate::model::decision::{Reason, Verdict};
 use crate::model::event::{Certainty, Door, Event};
+use crate::model::ident::{TableIdent, TableName};
 use crate::model::plan::{Bound, Plan};
 use crate::model::policy::{Policy, Rule};
 use crate::model::refusal::{Refusal, Refused};
@@ -89,9 +90,9 @@ impl Drop for Held {
 }
 
 /// What a fresh look at a partition's files shows.
-enum Found {
-    /// What to rewrite, and under which policy.
-    Plans(Vec<Plan>, Box<Policy>),
+pub(super) enum Found {
+    /// What to rewrite, in which table, and under which policy.
+    Plans(Vec<Plan>, Arc<dyn Table>, Box<Policy>),
     /// No work, for this reason.
     Nothing(Reason, Box<Policy>),
     /// The table is not the one that was judged, or is no longer to be worked on.
@@ -104,7 +105,7 @@ pub(super) async fn carry_out(mut place: Place, mut held: Held) {
     let of = Arc::clone(&place.of);
     let begun = &place.begun;
     match of.plan(begun).await {
-        Ok(Found::Plans(plans, policy)) => {
+        Ok(Found::Plans(plans, _, policy)) => {
             for plan in plans {
                 if of.is_stopping() || !of.run_one(begun, &policy, &plan, &mut held).await {
                     break;
@@ -123,19 +124,19 @@ pub(super) async fn carry_out(mut place: Place, mut held: Held) {
 impl Loop {
     /// The exact files, from a fresh load, under the policy of that load: a table
     /// that was switched off, or replaced, since it was judged is left alone.
-    async fn plan(&self, begun: &Begun) -> Result<Found, Error> {
+    pub(super) async fn plan(&self, begun: &Begun) -> Result<Found, Error> {
         let (name, scope) = (&begun.scope.name, &begun.scope.partition);
         let Some(table) = self.parts.format.load(name, &begun.reference).await? else { return Ok(Found::Moved) };
         let view = table.view();
         let (mut policy, _) = settings::resolve(&self.parts.settings, name, &view.properties);
-        if view.ident != begun.table || !policy.enabled || !policy.act {
+        if view.ident != begun.table || !policy.enabled || (!begun.foresight && !policy.act) {
             return Ok(Found::Moved);
         }
         policy.max_job_bytes = policy.max_job_bytes.min(begun.max_bytes);
         if let Some(refused) = view.refused.first() {
             return Ok(Found::Nothing(Reason::Refused(refused.clone()), Box::new(policy)));
         }
-        let Some(cause) = Cause::of(&begun.decision, &policy) else { return Ok(Found::Moved) };
+        let Some(cause) = Cause::of_verdict(&begun.verdict, &policy) else { return Ok(Found::Moved) };
         let files = table.scope(scope).await?;
         self.with_page(begun, |page| {
             let memory = ScopeMemory { max_deletes_on_file: Some(max_deletes_on_file(&files)), ..page.memory(scope) };
@@ -143,7 +144,7 @@ impl Loop {
         });
         let order = Order { table: view.ident, name, reference: &begun.reference, policy: &policy, limits: &self.limits, cause: &cause };
         Ok(match plans(&order, &files) {
-            Ok(plans) => Found::Plans(plans, Box::new(policy)),
+            Ok(plans) => Found::Plans(plans, table, Box::new(policy)),
             Err(reason) => Found::Nothing(reason, Box::new(policy)),
         })
     }
@@ -172,9 +173,7 @@ impl Loop {
         let now_ms = self.now();
         match &result.verdict {
             JobVerdict::Committed => self.landed(begun, policy, plan, result),
-            // space comes back without the partition changing
-            JobVerdict::Refused { refused } if refused.refusal == Refusal::NoSpace => self.failed(begun, policy, plan, result),
-            JobVerdict::Refused { refused } => self.with_page(begun, |page| page.refuse(scope, refused.clone())),
+            JobVerdict::Refused { refused } => self.with_page(begun, |page| page.refuse(scope, refused.clone(), now_ms)),
             JobVerdict::Disproved { error } => self.disproved(begun, error),
             JobVerdict::Replan { max_bytes, .. } => {
                 self.with_page(begun, |page| {
@@ -242,22 +241,21 @@ impl Loop {
         let name = &begun.scope.name;
         let scope = &begun.scope.partition;
         tracing::error!(table = %name, %scope, %error, "a proof failed: nothing was committed, and the table is left alone from here on");
-        let mut all = std::collections::BTreeSet::new();
+        // every partition is judged again for it, and none is worked on before
         self.with_page(begun, |page| {
             page.disproved =
                 Some(Refused::new(Refusal::Damaged, format!("a rewrite was disproved and not committed, please report it: {error}")));
-            all = page.partitions();
+            page.unjudged = true;
         });
-        self.judge(name, all);
     }
 
-    fn found_nothing(&self, begun: &Begun, policy: &Policy, reason: Reason) {
+    pub(super) fn found_nothing(&self, begun: &Begun, policy: &Policy, reason: Reason) {
         let scope = &begun.scope.partition;
         let shrunken = begun.max_bytes != u64::MAX;
-        let for_deletes = asked_by_deletes(&begun.decision) && !shrunken;
+        let for_deletes = asked_by_deletes(&begun.verdict) && !shrunken;
         let now_ms = self.now();
         self.with_page(begun, |page| match reason {
-            Reason::Refused(refused) => page.refuse(scope, refused),
+            Reason::Refused(refused) => page.refuse(scope, refused, now_ms),
             _ => {
                 page.remember(scope, page.memory(scope).after_empty_plan(policy, now_ms, for_deletes));
                 page.shrink(scope, None);
@@ -271,7 +269,7 @@ impl Loop {
         tracing::warn!(table = %begun.scope.name, %scope, %error, "the partition cannot be planned");
         let now_ms = self.now();
         self.with_page(begun, |page| match error {
-            Error::Refused(refused) => page.refuse(scope, refused.clone()),
+            Error::Refused(refused) => page.refuse(scope, refused.clone(), now_ms),
             _ => page.hold(scope, 0, now_ms),
         });
         if matches!(error, Error::NotFound { .. }) {
@@ -287,12 +285,17 @@ impl Loop {
         self.hear_own(begun, None);
     }
 
-    fn hear_own(&self, begun: &Begun, snapshot_id: Option<i64>) {
+    pub(super) fn hear_own(&self, begun: &Begun, snapshot_id: Option<i64>) {
+        self.ask_for_look(&begun.scope.name, begun.table, &begun.reference, snapshot_id);
+    }
+
+    /// Brings a look at a table forward.
+    pub(super) fn ask_for_look(&self, name: &TableName, table: TableIdent, reference: &str, snapshot_id: Option<i64>) {
         let event = Event {
             door: Door::Own,
-            table: begun.scope.name.clone(),
-            uuid: Some(begun.table.uuid),
-            reference: Some(begun.reference.clone()),
+            table: name.clone(),
+            uuid: Some(table.uuid),
+            reference: Some(reference.to_owned()),
             snapshots: snapshot_id.into_iter().collect(),
             certainty: Certainty::CatalogConfirmed,
             files_added: 0,
@@ -309,14 +312,14 @@ impl Loop {
         }
     }
 
-    fn is_stopping(&self) -> bool {
+    pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(std::sync::atomic::Ordering::SeqCst)
     }
 }
 
-fn asked_by_deletes(decision: &Decision) -> bool {
+fn asked_by_deletes(verdict: &Verdict) -> bool {
     let name = Rule::Deletes { min_ratio: 0.0, min_files_per_data_file: 0 }.name();
-    matches!(&decision.verdict, Verdict::Now { rule, .. } if rule == name)
+    matches!(verdict, Verdict::Now { rule, .. } if rule == name)
 }
 
 fn tell(result: &JobResult) {

@@ -24,7 +24,7 @@ pub use cache::Key;
 pub use checkpoint::Checkpoints;
 pub use lineage::Reason;
 pub use rebuild::recompute;
-pub use state::{TableLayout, TableState};
+pub use state::{Mark, TableLayout, TableState};
 pub use traits::{table_traits, traits};
 
 use crate::lake::{Result, Table};
@@ -72,6 +72,8 @@ pub enum How {
 pub struct Absorbed {
     /// The state now.
     pub state: Arc<TableState>,
+    /// The state before, if one was known.
+    pub before: Option<Arc<TableState>>,
     /// How it came about.
     pub how: How,
     /// Partitions that may differ from before; all when rebuilt.
@@ -110,7 +112,7 @@ impl Orient {
         let _turn = lock.lock().await;
         let known = self.known(&key).await;
         let state = known.as_ref().map(|k| &k.state);
-        let absorbed = Look { table, scale, now_ms }.take(state).await?;
+        let absorbed = Absorbed { before: state.cloned(), ..Look { table, scale, now_ms }.take(state).await? };
         if absorbed.how == How::Rebuilt(Reason::Drift) {
             self.drifts.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(table = %table.view().name, snapshot = ?table.view().head, "layout differed from the manifest list and was rebuilt");
@@ -125,6 +127,20 @@ impl Orient {
         let lock = self.locks.of(key);
         let _turn = lock.lock().await;
         Some(self.known(key).await?.state)
+    }
+
+    /// What is known of a table, from memory or its checkpoint, without waiting for a
+    /// look under way: then it may be what was known before that.
+    pub async fn glimpse(&self, key: &Key) -> Option<Arc<TableState>> {
+        if let Some(cached) = self.states.get(key) {
+            return Some(cached.state);
+        }
+        let lock = self.locks.of(key);
+        // what a look is about to replace must not come after it into memory
+        match lock.try_lock() {
+            Ok(_turn) => Some(self.known(key).await?.state),
+            Err(_) => Some(self.saved(key).await?.state),
+        }
     }
 
     /// Forgets a table that was dropped, with all its branches.
@@ -169,6 +185,13 @@ impl Orient {
         if let Some(cached) = self.states.get(key) {
             return Some(cached);
         }
+        let cached = self.saved(key).await?;
+        self.states.put(key.clone(), cached.clone());
+        Some(cached)
+    }
+
+    /// What the checkpoint holds.
+    async fn saved(&self, key: &Key) -> Option<Cached> {
         let saved = match self.checkpoints.load(key).await {
             Ok(saved) => saved?,
             Err(error) => {
@@ -178,9 +201,7 @@ impl Orient {
         };
         let (state, tail) = checkpoint::decode(&saved)?;
         let of_key = state.layout.ident() == key.ident && state.layout.reference() == &*key.reference;
-        let cached = of_key.then(|| Cached { state: Arc::new(state), saved: Some(tail) })?;
-        self.states.put(key.clone(), cached.clone());
-        Some(cached)
+        of_key.then(|| Cached { state: Arc::new(state), saved: Some(tail) })
     }
 
     /// Holds the new state and brings its checkpoint to it: by a record of what
@@ -221,7 +242,16 @@ impl Orient {
 
 impl Absorbed {
     fn nothing(state: Arc<TableState>, how: How) -> Self {
-        Self { state, how, touched: BTreeSet::new(), manifests_read: 0, entries_read: 0, foreign_snapshots: 0, own_snapshots: 0 }
+        Self {
+            state,
+            before: None,
+            how,
+            touched: BTreeSet::new(),
+            manifests_read: 0,
+            entries_read: 0,
+            foreign_snapshots: 0,
+            own_snapshots: 0,
+        }
     }
 
     fn with(self, reads: &Reads) -> Self {

@@ -92,6 +92,16 @@ pub struct Head {
     pub metadata_bytes: u64,
 }
 
+/// Tells one layout of a table from the next: those of one head and scale are one
+/// function of the head, and a fault in either shows in the sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    head: Option<i64>,
+    scale: SizeScale,
+    data: Counts,
+    deletes: Counts,
+}
+
 /// A file as far as a layout is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSize {
@@ -233,6 +243,11 @@ impl TableLayout {
     /// Everything but the partitions.
     pub fn head_figures(&self) -> Head {
         self.of.clone()
+    }
+
+    /// See [`Mark`].
+    pub fn mark(&self) -> Mark {
+        Mark { head: self.of.snapshot, scale: self.of.scale, data: self.data, deletes: self.deletes }
     }
 
     /// One partition; `None` when it holds no live file.

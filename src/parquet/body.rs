@@ -53,6 +53,12 @@ impl Body {
         self.bytes.get(self.split..).unwrap_or_default()
     }
 
+    /// Puts other bytes in place of the encoded values.
+    pub fn set_values(&mut self, values: &[u8]) {
+        self.bytes.truncate(self.split);
+        self.bytes.extend_from_slice(values);
+    }
+
     /// Its memory, for the next page.
     pub fn into_room(self) -> Vec<u8> {
         self.bytes
@@ -85,8 +91,7 @@ pub fn open(
     codec: parquet::basic::Compression,
     inflater: &mut Inflater,
 ) -> Result<Body, Fault> {
-    let mut bytes = std::mem::take(&mut inflater.room);
-    bytes.clear();
+    let mut bytes = inflater.room(header.uncompressed);
     let (split, repetition, definition, values) = match header.kind {
         Kind::Data(page) => {
             if levels.repetition > 0 && page.repetition != Encoding::RLE || levels.definition > 0 && page.definition != Encoding::RLE {

@@ -75,8 +75,8 @@ impl Pages {
     /// Finds the pages of a part. `count` tells how many rows begin in a page
     /// for which neither header nor index does.
     ///
-    /// Errs `Damaged` when pages and footer contradict each other, and as `count`
-    /// does.
+    /// Errs `Damaged` when pages and footer contradict each other, `Unfit` on a page
+    /// of a kind that is not known, and as `count` does.
     pub fn find(part: &Part, count: impl FnMut(&Page) -> Result<u64, Fault>) -> Result<Self, Fault> {
         let (mut dictionary, mut data, mut at, mut values) = (None, Vec::new(), 0usize, 0u64);
         let stated = u64::try_from(part.meta.num_values()).map_err(|_| Fault::damaged("a negative number of values"))?;
@@ -94,7 +94,8 @@ impl Pages {
                     values = values.saturating_add(page.data().0.into());
                     data.push(page);
                 }
-                Kind::Other => {}
+                // it may hold values
+                Kind::Other => return Err(Fault::unfit("a page of a kind that is not known")),
             }
             at = end;
         }
@@ -222,7 +223,8 @@ impl Assembly {
     /// without statistics, and its offset index.
     ///
     /// Errs `Unfit` when it has no data page, or the footer cannot state it.
-    pub fn end(self, meta: &ColumnChunkMetaData, codec: parquet::basic::Compression) -> Result<Assembled, Fault> {
+    pub fn end(mut self, meta: &ColumnChunkMetaData, codec: parquet::basic::Compression) -> Result<Assembled, Fault> {
+        self.bytes.finish();
         let large = |_| Fault::unfit("its sizes are over the format's");
         let start = self.data_start.ok_or_else(|| Fault::unfit("it has no data page"))?;
         let column = meta.column_descr_ptr();

@@ -1,12 +1,14 @@
 //! Page bodies compressed and decompressed, within a size that is known before.
 
 use std::io::{Cursor, Read, Write};
+use std::sync::{Mutex, PoisonError};
 
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use parquet::basic::Compression;
 
 use super::fault::Fault;
+use super::rooms;
 
 /// Whether pages of this codec can be read and written. The framed LZ4 that
 /// engines read differently is not among them.
@@ -19,6 +21,34 @@ pub fn same(a: Compression, b: Compression) -> bool {
     std::mem::discriminant(&a) == std::mem::discriminant(&b)
 }
 
+/// Tables of the codecs' libraries that nobody uses: making them costs as much as
+/// a page.
+struct Shelf<T>(Mutex<Vec<T>>);
+
+/// A header may claim any size: more is taken only while it is filled.
+const MOST_AT_FIRST: usize = 4 << 20;
+/// Tables kept of a kind.
+const MOST_KEPT: usize = 8;
+/// Tables of this level of compression and below are small.
+const SMALL_LEVEL: i32 = 3;
+
+static INFLATING: Shelf<zstd::bulk::Decompressor<'static>> = Shelf(Mutex::new(Vec::new()));
+static DEFLATING: Shelf<(i32, zstd::bulk::Compressor<'static>)> = Shelf(Mutex::new(Vec::new()));
+
+impl<T> Shelf<T> {
+    fn take(&self, fits: impl Fn(&T) -> bool) -> Option<T> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().rposition(fits).map(|place| kept.remove(place))
+    }
+
+    fn give(&self, one: T) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < MOST_KEPT {
+            kept.push(one);
+        }
+    }
+}
+
 /// Decompresses bodies, keeping its tables from one to the next.
 #[derive(Default)]
 pub struct Inflater {
@@ -29,6 +59,16 @@ pub struct Inflater {
 }
 
 impl Inflater {
+    /// Room for a page of so many bytes, empty.
+    pub fn room(&mut self, bytes: usize) -> Vec<u8> {
+        let mut room = std::mem::take(&mut self.room);
+        if room.capacity() < bytes.min(rooms::PAGE) {
+            rooms::give(std::mem::replace(&mut room, rooms::take(bytes.clamp(rooms::PAGE, MOST_AT_FIRST))));
+        }
+        room.clear();
+        room
+    }
+
     /// Appends the `size` bytes that `from` holds compressed.
     ///
     /// Errs `Damaged` when it holds more, fewer, or does not decompress.
@@ -57,7 +97,10 @@ impl Inflater {
     fn zstd(&mut self) -> Result<&mut zstd::bulk::Decompressor<'static>, Fault> {
         match &mut self.zstd {
             Some(zstd) => Ok(zstd),
-            none => Ok(none.insert(zstd::bulk::Decompressor::new().map_err(|e| broken(&e))?)),
+            none => {
+                let kept = INFLATING.take(|_| true).map_or_else(zstd::bulk::Decompressor::new, Ok);
+                Ok(none.insert(kept.map_err(|e| broken(&e))?))
+            }
         }
     }
 
@@ -69,6 +112,13 @@ impl Inflater {
             Compression::BROTLI(_) => fill_from(brotli::Decompressor::new(from, 4096), place).map_err(|e| broken(&e)),
             other => Err(Fault::unfit(format_args!("pages are compressed by {other}"))),
         }
+    }
+}
+
+impl Drop for Inflater {
+    fn drop(&mut self) {
+        self.zstd.take().into_iter().for_each(|zstd| INFLATING.give(zstd));
+        rooms::give(std::mem::take(&mut self.room));
     }
 }
 
@@ -113,10 +163,15 @@ impl Deflater {
             return Err(Fault::unfit(format_args!("pages cannot be compressed by {codec}")));
         }
         let zstd = match codec {
-            Compression::ZSTD(level) => Some(zstd::bulk::Compressor::new(level.compression_level()).map_err(|e| failed(&e))?),
+            Compression::ZSTD(level) => {
+                let level = level.compression_level();
+                let kept = DEFLATING.take(|(kept, _)| *kept == level).map(|(_, zstd)| Ok(zstd));
+                Some(kept.unwrap_or_else(|| zstd::bulk::Compressor::new(level)).map_err(|e| failed(&e))?)
+            }
             _ => None,
         };
-        Ok(Self { room: Vec::new(), whole: Vec::new(), codec, zstd, snappy: snap::raw::Encoder::new() })
+        let (room, whole) = (rooms::take(rooms::PAGE), rooms::take(rooms::PAGE));
+        Ok(Self { room, whole, codec, zstd, snappy: snap::raw::Encoder::new() })
     }
 
     /// Its codec.
@@ -152,6 +207,18 @@ impl Deflater {
             (other, _) => return Err(Fault::unfit(format_args!("pages cannot be compressed by {other}"))),
         }
         Ok(())
+    }
+}
+
+impl Drop for Deflater {
+    fn drop(&mut self) {
+        if let (Compression::ZSTD(level), Some(zstd)) = (self.codec, self.zstd.take())
+            && level.compression_level() <= SMALL_LEVEL
+        {
+            DEFLATING.give((level.compression_level(), zstd));
+        }
+        rooms::give(std::mem::take(&mut self.room));
+        rooms::give(std::mem::take(&mut self.whole));
     }
 }
 

@@ -4,21 +4,25 @@
 //!
 //! Where pages stand at the same place and their bytes are equal, they are not
 //! opened, unless their ids are of dictionaries that differ. All else is
-//! decompressed, and values are compared one by one. Besides page headers and the
-//! codecs' libraries nothing is shared with what joins pages.
+//! decompressed, and values are compared one by one. Besides page headers, the
+//! codecs' libraries and memory that is used again nothing is shared with what joins
+//! pages.
 
+mod decode;
 mod ends;
 mod index;
 mod open;
 mod side;
 mod stream;
 mod values;
+mod visit;
 mod walk;
 
 #[cfg(test)]
 mod tests;
 
 pub use ends::{Ends, Order, float, signed};
+pub use visit::visit;
 pub use walk::Chunk;
 use walk::Page;
 
@@ -122,8 +126,8 @@ pub struct Found {
 pub fn compare(left: &[Chunk], right: &[Chunk], asked: &Asked) -> Result<Vec<Found>, Failure> {
     let at = |which, chunk: usize, trouble| Failure { which, chunk, trouble };
     let mut sides = Comparing {
-        left: Side::new(left, asked.page).map_err(|trouble| at(Which::Left, 0, trouble))?,
-        right: Side::new(right, asked.page).map_err(|trouble| at(Which::Right, 0, trouble))?,
+        left: Side::new(left, asked.page, Which::Left).map_err(|trouble| at(Which::Left, 0, trouble))?,
+        right: Side::new(right, asked.page, Which::Right).map_err(|trouble| at(Which::Right, 0, trouble))?,
         asked: *asked,
         pairs: Pairs::default(),
         look: Look::default(),
@@ -214,6 +218,9 @@ impl Comparing<'_> {
                 return if page.values() > 0 { Ok(true) } else { Err(differs("a page of no values")) };
             }
             if let Some(chunk) = self.right.chunk() {
+                if chunk.meta().map_err(right)?.bloom_filter_offset().is_some() {
+                    return Err(right(Trouble::wrong("a bloom filter, which joined pages do not have")));
+                }
                 let found = index::check(chunk, &self.right.walked, &self.seen, self.right.column.order).map_err(right)?;
                 self.found.push(found);
                 self.seen.clear();
@@ -316,6 +323,8 @@ impl Comparing<'_> {
             return self.step_over(theirs);
         }
         let column = self.left.column;
+        ours.settle(&column).map_err(left)?;
+        theirs.settle(&column).map_err(right)?;
         let (mut from, mut to) = ((0, 0, 0u32), (0, 0, 0u32));
         let wanted = ours.left.min(theirs.left);
         let (mut done, mut present) = (0u32, 0u32);
@@ -345,17 +354,19 @@ impl Comparing<'_> {
     /// Passes two whole pages that are the same but for their compression.
     fn step_over(&mut self, mut theirs: Open) -> Step<()> {
         let told = self.left.told_open();
-        let mut look = std::mem::take(&mut self.look);
-        values::levels_only(&mut theirs, &self.right.column, &mut look).map_err(right)?;
-        let seen = look.end(self.right.column.order, None);
+        let (mut look, column) = (std::mem::take(&mut self.look), self.right.column);
         let page = self.right.at().saturating_sub(1);
         let tells_ends = told != Ends::Unknown && self.right.borne_out(page, &told);
-        let unknown = self.asked.nans || (!tells_ends && self.right.wants_ends(self.asked.ends));
-        if unknown && seen.nulls != Some(seen.values) {
-            return Err(right(Trouble::Unfit("bounds of values in an encoding that is not read here".into())));
+        if self.asked.nans || (!tells_ends && self.right.wants_ends(self.asked.ends)) {
+            // the bytes are those of the left side
+            values::read(&mut theirs, &column, None, &mut look).map_err(left)?;
+        } else {
+            values::levels_only(&mut theirs, &column, &mut look).map_err(right)?;
         }
+        let seen = look.end(column.order, None);
         self.right.check_counts(&seen).map_err(right)?;
-        self.seen.push(Seen { ends: told, ..seen });
+        let ends = if tells_ends { told } else { seen.ends.clone() };
+        self.seen.push(Seen { ends, ..seen });
         Ok(())
     }
 

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use parquet::basic::Type;
 use parquet::schema::types::ColumnDescriptor;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::fault::Fault;
-use super::hybrid;
+use super::{hybrid, rooms};
 
 /// Bytes of a column's values in `PLAIN`; `None` where they differ and each has
 /// its length in front.
@@ -37,12 +38,18 @@ pub struct Dictionary {
     ends: Vec<u32>,
 }
 
+impl Drop for Dictionary {
+    fn drop(&mut self) {
+        rooms::give(std::mem::take(&mut self.body));
+    }
+}
+
 impl Dictionary {
     /// Finds the values in a page's inflated body.
     ///
     /// Errs `Damaged` when it holds fewer than `count`.
     pub fn new(mut body: Vec<u8>, count: u32, value_bytes: Option<usize>) -> Result<Self, Fault> {
-        let (mut at, mut ends) = (0usize, Vec::new());
+        let (mut at, mut ends) = (0usize, Vec::with_capacity(body.len().min(count as usize)));
         for _ in 0..count {
             let length = match value_bytes {
                 Some(length) => length,
@@ -141,7 +148,7 @@ impl Merged {
 /// first of them show.
 pub fn merge(dictionaries: &[&Dictionary], most: usize) -> Option<Merged> {
     let all: usize = dictionaries.iter().map(|d| d.body.len()).sum();
-    let mut merging = Merging::default();
+    let mut merging = Merging::new(all.min(most));
     let mut ids: Vec<Option<Ids>> = dictionaries.iter().map(|_| None).collect();
     let first = most_frequent(dictionaries)?;
     let mut seen = 0;
@@ -153,7 +160,7 @@ pub fn merge(dictionaries: &[&Dictionary], most: usize) -> Option<Merged> {
             return None;
         }
     }
-    Some(Merged { body: merging.body, values: merging.values, ids: ids.into_iter().collect::<Option<_>>()? })
+    Some(Merged { body: std::mem::take(&mut merging.body), values: merging.values, ids: ids.into_iter().collect::<Option<_>>()? })
 }
 
 /// Whether dictionaries that hardly share values will exceed the limit far.
@@ -170,33 +177,132 @@ fn most_frequent(dictionaries: &[&Dictionary]) -> Option<usize> {
     found.into_values().max_by_key(|(times, place)| (*times, std::cmp::Reverse(*place))).map(|(_, place)| place)
 }
 
-#[derive(Default)]
-struct Merging<'a> {
+/// Values of dictionaries, each once, in the order in which they were met.
+struct Merging {
     body: Vec<u8>,
+    /// Ends of the values in `body`.
+    ends: Vec<u32>,
     values: u32,
-    ids: HashMap<&'a [u8], u32, BuildHasherDefault<Quick>>,
+    /// Where values are found again by their hashes.
+    slots: Vec<Slot>,
 }
 
-impl<'a> Merging<'a> {
-    /// `None` when there are more values than ids.
-    fn add(&mut self, dictionary: &'a Dictionary) -> Option<Ids> {
+/// The hash of a value, and its id and one; nothing is 0.
+type Slot = (u32, u32);
+
+/// Slots that nobody uses.
+static KEPT: Mutex<Vec<Vec<Slot>>> = Mutex::new(Vec::new());
+/// Slots kept of how many, and of what size at most.
+const KEPT_SLOTS: (usize, usize) = (4, 1 << 18);
+
+fn kept() -> MutexGuard<'static, Vec<Vec<Slot>>> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Merging {
+    fn drop(&mut self) {
+        rooms::give(std::mem::take(&mut self.body));
+        give(std::mem::take(&mut self.slots));
+    }
+}
+
+fn give(slots: Vec<Slot>) {
+    let mut kept = kept();
+    if kept.len() < KEPT_SLOTS.0 && (1..=KEPT_SLOTS.1).contains(&slots.capacity()) {
+        kept.push(slots);
+    }
+}
+
+impl Merging {
+    /// None yet, with room for so many bytes of them.
+    fn new(bytes: usize) -> Self {
+        Self { body: rooms::take(bytes.min(MOST_AT_FIRST)), ends: Vec::new(), values: 0, slots: Vec::new() }
+    }
+
+    /// `None` when there are more values than ids, or bytes than the format has.
+    fn add(&mut self, dictionary: &Dictionary) -> Option<Ids> {
         // Values begin at the same places when the bytes are the same.
         if self.body.starts_with(&dictionary.body) && dictionary.len() as u64 <= u64::from(self.values) {
             return Some(Ids::Same);
         }
         let mut table = Vec::with_capacity(dictionary.len());
+        self.ends.reserve(dictionary.len());
         for value in dictionary.values() {
-            let next = self.values;
-            let id = *self.ids.entry(value).or_insert(next);
-            if id == next {
-                self.values = next.checked_add(1)?;
-                self.body.extend_from_slice(value);
-            }
-            table.push(id);
+            table.push(self.id(value)?);
         }
         let same = table.iter().zip(0u32..).all(|(id, place)| *id == place);
         Some(if same { Ids::Same } else { Ids::Mapped(table) })
     }
+
+    /// The id of a value, which is a new one where the value is.
+    fn id(&mut self, value: &[u8]) -> Option<u32> {
+        if self.slots.len() / 2 <= self.values as usize {
+            self.grow();
+        }
+        let (hash, last) = (hash(value), self.slots.len().checked_sub(1)?);
+        let mut place = first(hash, self.slots.len());
+        loop {
+            match *self.slots.get(place)? {
+                (_, 0) => break,
+                (found, next) if found == hash && self.value(next - 1) == Some(value) => return Some(next - 1),
+                _ => place = (place + 1) & last,
+            }
+        }
+        let id = self.values;
+        self.values = id.checked_add(1).filter(|values| *values < u32::MAX)?;
+        self.body.extend_from_slice(value);
+        self.ends.push(u32::try_from(self.body.len()).ok()?);
+        *self.slots.get_mut(place)? = (hash, id + 1);
+        Some(id)
+    }
+
+    fn value(&self, id: u32) -> Option<&[u8]> {
+        let start = id.checked_sub(1).map_or(Some(0), |before| self.ends.get(before as usize).copied())?;
+        self.body.get(start as usize..*self.ends.get(id as usize)? as usize)
+    }
+
+    /// Twice as many slots, a power of two; at most half of them are in use.
+    fn grow(&mut self) {
+        let wanted = (self.slots.len() * 2).max(FEWEST_SLOTS);
+        let mut new = kept().pop().unwrap_or_default();
+        new.clear();
+        new.resize(wanted, (0, 0));
+        let old = std::mem::replace(&mut self.slots, new);
+        for slot in old.iter().copied().filter(|slot| slot.1 > 0) {
+            let mut place = first(slot.0, wanted);
+            while self.slots.get(place).is_some_and(|slot| slot.1 > 0) {
+                place = (place + 1) & (wanted - 1);
+            }
+            if let Some(empty) = self.slots.get_mut(place) {
+                *empty = slot;
+            }
+        }
+        give(old);
+    }
+}
+
+const FEWEST_SLOTS: usize = 1 << 10;
+/// Room taken before any value is known to need it.
+const MOST_AT_FIRST: usize = 256 << 10;
+
+/// The slot in which a value of this hash is looked for first. `slots` is a power
+/// of two.
+fn first(hash: u32, slots: usize) -> usize {
+    hash as usize & (slots - 1)
+}
+
+fn hash(value: &[u8]) -> u32 {
+    // Odd numbers without a pattern: numbers in a row come apart.
+    let mixed = |number: u64| {
+        let number = (number ^ number >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (number ^ number >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 32
+    };
+    let number = match (value.first_chunk(), value.first_chunk(), value.len()) {
+        (Some(four), _, 4) => mixed(u32::from_le_bytes(*four).into()),
+        (_, Some(eight), 8) => mixed(u64::from_le_bytes(*eight)),
+        _ => xxh3_64_with_seed(value, 0),
+    };
+    number as u32
 }
 
 /// Hashes byte strings fast.
@@ -267,22 +373,44 @@ mod tests {
         assert_eq!((found.values, &found.ids), (2, &vec![Ids::Mapped(vec![0, 0, 1])]));
     }
 
+    /// Whether every id of the parts stands for the same value as before, and each
+    /// value is there once.
+    fn means_the_same(parts: &[Dictionary], found: &Merged, value_bytes: Option<usize>) {
+        let whole = Dictionary::new(found.body.clone(), found.values, value_bytes).unwrap();
+        let distinct: std::collections::HashSet<&[u8]> = parts.iter().flat_map(Dictionary::values).collect();
+        assert_eq!((whole.bytes(), found.values as usize), (&found.body[..], distinct.len()));
+        for (part, ids) in parts.iter().zip(&found.ids) {
+            for id in 0..part.len() as u32 {
+                let now = match ids {
+                    Ids::Same => id,
+                    Ids::Mapped(table) => table[id as usize],
+                };
+                assert_eq!(whole.value(now), part.value(id));
+                assert!(now < 1 << found.width());
+            }
+        }
+    }
+
+    #[test]
+    fn thousands_of_values_are_found_again_whatever_their_width() {
+        for width in [1, 2, 4, 8, 12] {
+            let numbers = |numbers: Range<u64>, shift: u32| {
+                let values: Vec<u8> =
+                    numbers.clone().flat_map(|n| [(n << shift).to_le_bytes(), [0; 8]].concat()[..width].to_vec()).collect();
+                Dictionary::new(values, numbers.count() as u32, Some(width)).unwrap()
+            };
+            let parts = [numbers(0..9_000, 0), numbers(4_000..13_000, 0), numbers(0..9_000, 45)];
+            let found = merge(&parts.iter().collect::<Vec<_>>(), usize::MAX).unwrap();
+            means_the_same(&parts, &found, Some(width));
+        }
+    }
+
     proptest! {
         #[test]
         fn every_id_still_means_its_value(parts in prop::collection::vec(prop::collection::vec("[a-c]{0,2}", 0..6), 1..6)) {
             let parts: Vec<Dictionary> = parts.iter().map(|p| texts(&p.iter().map(String::as_str).collect::<Vec<_>>())).collect();
             let found = merge(&parts.iter().collect::<Vec<_>>(), 10_000).unwrap();
-            let whole = Dictionary::new(found.body.clone(), found.values, None).unwrap();
-            for (part, ids) in parts.iter().zip(&found.ids) {
-                for id in 0..part.len() as u32 {
-                    let now = match ids {
-                        Ids::Same => id,
-                        Ids::Mapped(table) => table[id as usize],
-                    };
-                    prop_assert_eq!(whole.value(now), part.value(id));
-                    prop_assert!(now < 1 << found.width());
-                }
-            }
+            means_the_same(&parts, &found, None);
         }
     }
 }

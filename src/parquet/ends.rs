@@ -82,7 +82,8 @@ impl Order {
         })
     }
 
-    fn is_nan(self, value: &[u8]) -> bool {
+    /// Whether a value is one that no end holds.
+    pub fn is_nan(self, value: &[u8]) -> bool {
         match self {
             Self::F32 => word(value).map(f32::from_le_bytes).is_some_and(f32::is_nan),
             Self::F64 => word(value).map(f64::from_le_bytes).is_some_and(f64::is_nan),
@@ -157,7 +158,8 @@ impl Ends {
             let (lower, upper) = (cut(low, text), raised(high, text)?);
             return Some(Stated { exact: (lower.len() == low.len(), high.len() <= LONGEST), low: lower, high: upper });
         }
-        Some(Stated { low: zero(order, low, true), high: zero(order, high, false), exact: (true, true) })
+        let (low, high) = wide(order, low, high);
+        Some(Stated { low, high, exact: (true, true) })
     }
 
     /// As a chunk's statistics have them, with its NULLs.
@@ -233,6 +235,11 @@ fn raised(value: &[u8], text: bool) -> Option<Vec<u8>> {
         }
     }
     None
+}
+
+/// Ends with zeros over both signs: writers that take both for one state either.
+pub fn wide(order: Order, low: &[u8], high: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    (zero(order, low, true), zero(order, high, false))
 }
 
 fn zero(order: Order, value: &[u8], low: bool) -> Vec<u8> {

@@ -5,6 +5,7 @@ use parquet::schema::types::ColumnDescriptor;
 
 use super::body::{self, Body, Levels};
 use super::codec::Deflater;
+use super::delta;
 use super::dictionary::{Dictionary, Ids};
 use super::ends::{Ends, Order};
 use super::fault::Fault;
@@ -35,15 +36,30 @@ impl Shape {
     }
 }
 
-/// Whether a page's rows can be put into another page.
+/// Whether a page's rows can be put into another page as they are encoded.
 pub fn fits(header: &Header, levels: Levels) -> bool {
-    let runs = match header.kind {
+    in_runs(header, levels) && header.kind.data().is_some_and(|(_, encoding)| is_plain(encoding))
+}
+
+/// Whether a page's rows can be put into another page, in their encoding or in
+/// `PLAIN`.
+pub fn opens(header: &Header, levels: Levels, physical: Type) -> bool {
+    let decodes = |encoding| is_plain(encoding) || delta::decodes(encoding, physical);
+    in_runs(header, levels) && header.kind.data().is_some_and(|(_, encoding)| decodes(encoding))
+}
+
+/// Whether values lie in a page in `PLAIN` or as ids.
+pub fn is_plain(encoding: Encoding) -> bool {
+    encoding == Encoding::PLAIN || is_dictionary(encoding)
+}
+
+fn in_runs(header: &Header, levels: Levels) -> bool {
+    match header.kind {
         Kind::Data(page) => {
             (levels.repetition == 0 || page.repetition == Encoding::RLE) && (levels.definition == 0 || page.definition == Encoding::RLE)
         }
         _ => true,
-    };
-    runs && header.kind.data().is_some_and(|(_, encoding)| encoding == Encoding::PLAIN || is_dictionary(encoding))
+    }
 }
 
 /// What the values of the page in the making are.
@@ -70,7 +86,7 @@ pub struct Gather {
 
 /// Rows of an opened page, and those of them that are left out.
 pub struct Taken<'a> {
-    /// The page.
+    /// The page, its values in `PLAIN` or ids.
     pub body: &'a Body,
     /// Its kind.
     pub kind: &'a Kind,

@@ -84,8 +84,8 @@ pub fn visit(bytes: &[u8], width: u32, count: u32, mut each: impl FnMut(u32, u32
             Run::Repeat(value, count) => each(value, count)?,
             Run::Packed(bytes, count) => {
                 let mut told = Ok(());
-                groups(bytes, width, count, |group, valid| {
-                    for number in group.iter().take(valid) {
+                batches(bytes, width, count, |numbers| {
+                    for number in numbers {
                         if told.is_ok() {
                             told = each(*number, 1);
                         }
@@ -106,7 +106,7 @@ pub fn decode(bytes: &[u8], width: u32, count: u32, out: &mut Vec<u32>) -> Resul
     while let Some(run) = runs.next()? {
         match run {
             Run::Repeat(value, count) => out.extend(std::iter::repeat_n(value, count as usize)),
-            Run::Packed(bytes, count) => groups(bytes, width, count, |group, valid| out.extend(group.iter().take(valid))),
+            Run::Packed(bytes, count) => batches(bytes, width, count, |numbers| out.extend_from_slice(numbers)),
         }
     }
     Ok(())
@@ -120,8 +120,8 @@ pub fn count(bytes: &[u8], width: u32, count: u32, wanted: u32) -> Result<u32, F
     while let Some(run) = runs.next()? {
         match run {
             Run::Repeat(value, count) => found += if value == wanted { count } else { 0 },
-            Run::Packed(bytes, count) => groups(bytes, width, count, |group, valid| {
-                found += group.iter().take(valid).filter(|value| **value == wanted).count() as u32;
+            Run::Packed(bytes, count) => batches(bytes, width, count, |numbers| {
+                found += numbers.iter().map(|value| u32::from(*value == wanted)).sum::<u32>();
             }),
         }
     }
@@ -136,8 +136,8 @@ pub fn check(bytes: &[u8], width: u32, count: u32, entries: usize) -> Result<(),
     while let Some(run) = runs.next()? {
         match run {
             Run::Repeat(value, count) => most = most.max(if count > 0 { value } else { 0 }),
-            Run::Packed(bytes, count) => groups(bytes, width, count, |group, valid| {
-                most = group.iter().take(valid).fold(most, |most, value| most.max(*value));
+            Run::Packed(bytes, count) => batches(bytes, width, count, |numbers| {
+                most = numbers.iter().fold(most, |most, value| most.max(*value));
             }),
         }
     }
@@ -166,14 +166,14 @@ pub fn translate(bytes: &[u8], from: u32, count: u32, map: &[u32], to: u32, out:
             Run::Packed(bytes, count) => {
                 put_varint(u64::from(count.div_ceil(8)) << 1 | 1, out);
                 let mut known = true;
-                groups(bytes, from, count, |mut group, valid| {
-                    for (place, id) in group.iter_mut().enumerate() {
-                        *id = if place < valid { map.get(*id as usize).copied() } else { Some(0) }.unwrap_or_else(|| {
+                batches(bytes, from, count, |numbers| {
+                    for id in numbers.iter_mut() {
+                        *id = map.get(*id as usize).copied().unwrap_or_else(|| {
                             known = false;
                             0
                         });
                     }
-                    pack(group, to, out);
+                    pack_all(numbers, to, out);
                 });
                 if !known {
                     return Err(past_the_end(map.len()));
@@ -184,49 +184,100 @@ pub fn translate(bytes: &[u8], from: u32, count: u32, map: &[u32], to: u32, out:
     Ok(())
 }
 
-/// Calls with each group of eight, and how many of its numbers count.
-fn groups(bytes: &[u8], width: u32, count: u32, mut each: impl FnMut([u32; 8], usize)) {
-    let mut left = count as usize;
-    for group in bytes.chunks((width as usize).max(1)).take(left.div_ceil(8)) {
-        each(unpack(group, width), left.min(8));
-        left = left.saturating_sub(8);
+/// Numbers unpacked at a time: whole groups of eight.
+const BATCH: usize = 512;
+
+/// Calls with all numbers of packed groups, some at a time: whole groups, but for
+/// the last ones.
+fn batches(bytes: &[u8], width: u32, count: u32, mut each: impl FnMut(&mut [u32])) {
+    let (mut left, mut numbers) = (count as usize, [0u32; BATCH]);
+    for groups in bytes.chunks((width as usize).max(1) * (BATCH / 8)) {
+        unpack_all(groups, width, &mut numbers);
+        each(numbers.get_mut(..left.min(BATCH)).unwrap_or_default());
+        left = left.saturating_sub(BATCH);
+        if left == 0 {
+            return;
+        }
     }
 }
 
 /// Room for a group of eight numbers, and for a word that begins in its last byte.
 const GROUP: usize = 32 + 8;
 
-/// The eight numbers of a group of `width` bytes; bytes cut off count as zero.
-fn unpack(bytes: &[u8], width: u32) -> [u32; 8] {
-    let (mut held, length) = ([0u8; GROUP], bytes.len().min(32));
-    held.iter_mut().zip(bytes.iter().take(length)).for_each(|(place, byte)| *place = *byte);
-    let mask = (1u64 << width.min(32)) - 1;
+/// Does something for a width that is known when the program is built: shifts and
+/// masks are then constants, which makes it several times as fast.
+macro_rules! by_width {
+    (@one $does:ident, $known:literal, ($($with:expr),*)) => { $does::<$known>($($with),*) };
+    (@each $width:expr, $does:ident, $with:tt, $($known:literal)*) => {
+        match $width {
+            $($known => by_width!(@one $does, $known, $with),)*
+            _ => {}
+        }
+    };
+    ($width:expr, $does:ident $with:tt) => {
+        by_width!(@each $width, $does, $with, 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32)
+    };
+}
+
+/// Unpacks groups of eight numbers; bytes cut off count as zero.
+fn unpack_all(bytes: &[u8], width: u32, out: &mut [u32; BATCH]) {
+    fn unpack<const WIDTH: usize>(bytes: &[u8], out: &mut [u32; BATCH]) {
+        let ((groups, rest), (places, _)) = (bytes.as_chunks::<WIDTH>(), out.as_chunks_mut::<8>());
+        groups.iter().zip(places.iter_mut()).for_each(|(group, place)| *place = unpacked(group));
+        if let Some(place) = places.get_mut(groups.len())
+            && !rest.is_empty()
+        {
+            let mut whole = [0u8; WIDTH];
+            whole.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+            *place = unpacked(&whole);
+        }
+    }
+    by_width!(width, unpack(bytes, out));
+}
+
+/// The eight numbers of a group.
+fn unpacked<const WIDTH: usize>(group: &[u8; WIDTH]) -> [u32; 8] {
+    let (mut held, mask) = ([0u8; GROUP], ((1u64 << WIDTH) - 1) as u32);
+    held.iter_mut().zip(group).for_each(|(place, byte)| *place = *byte);
     std::array::from_fn(|number| {
-        let bit = number * width as usize;
+        let bit = number * WIDTH;
         let word = held.get(bit / 8..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u64::from_le_bytes(*word));
-        (word >> (bit % 8) & mask) as u32
+        (word >> (bit % 8)) as u32 & mask
     })
 }
 
-/// Appends a group of eight numbers as `width` bytes.
-pub fn pack(numbers: [u32; 8], width: u32, out: &mut Vec<u8>) {
-    let (mut word, mut bits, mut held, mut done) = (0u64, 0, [0u8; 32], 0usize);
-    for number in numbers {
-        word |= u64::from(number) << bits;
-        bits += width;
+/// Appends numbers in groups of eight, of `width` bytes each; zeros fill the last.
+pub fn pack_all(numbers: &[u32], width: u32, out: &mut Vec<u8>) {
+    fn pack<const WIDTH: usize>(numbers: &[u32], out: &mut Vec<u8>) {
+        let (groups, rest) = numbers.as_chunks::<8>();
+        out.reserve(numbers.len().div_ceil(8) * WIDTH);
+        groups.iter().for_each(|group| out.extend_from_slice(&packed::<WIDTH>(group)));
+        if !rest.is_empty() {
+            let mut last = [0u32; 8];
+            last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+            out.extend_from_slice(&packed::<WIDTH>(&last));
+        }
+    }
+    by_width!(width, pack(numbers, out));
+}
+
+/// The bytes of a group of eight numbers.
+fn packed<const WIDTH: usize>(group: &[u32; 8]) -> [u8; WIDTH] {
+    let (mut word, mut bits, mut held, mut done) = (0u64, 0usize, [0u8; GROUP], 0usize);
+    for number in group {
+        word |= u64::from(*number) << bits;
+        bits += WIDTH;
         if bits >= 32 {
             if let Some(place) = held.get_mut(done..).and_then(|rest| rest.first_chunk_mut()) {
                 *place = (word as u32).to_le_bytes();
             }
-            done += 4;
-            word >>= 32;
-            bits -= 32;
+            (done, word, bits) = (done + 4, word >> 32, bits - 32);
         }
     }
-    if let Some(rest) = held.get_mut(done..) {
-        rest.iter_mut().zip(word.to_le_bytes()).for_each(|(place, byte)| *place = byte);
+    if let Some(place) = held.get_mut(done..).and_then(|rest| rest.first_chunk_mut()) {
+        *place = word.to_le_bytes();
     }
-    out.extend_from_slice(held.get(..width as usize).unwrap_or_default());
+    std::array::from_fn(|place| held.get(place).copied().unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -308,10 +359,11 @@ mod tests {
         #[test]
         fn groups_are_unpacked_as_packed(numbers in any::<[u32; 8]>(), width in 1u32..=32) {
             let numbers = numbers.map(|n| n & ((1u64 << width) - 1) as u32);
-            let mut bytes = Vec::new();
-            pack(numbers, width, &mut bytes);
+            let (mut bytes, mut back) = (Vec::new(), [0u32; BATCH]);
+            pack_all(&numbers, width, &mut bytes);
             prop_assert_eq!(bytes.len(), width as usize);
-            prop_assert_eq!(unpack(&bytes, width), numbers);
+            unpack_all(&bytes, width, &mut back);
+            prop_assert_eq!(&back[..8], &numbers);
         }
     }
 

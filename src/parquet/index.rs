@@ -6,8 +6,9 @@ use parquet::file::metadata::{ColumnIndexBuilder, LevelHistogram};
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::schema::types::ColumnDescriptor;
 
-use super::ends::{Ends, Order};
+use super::ends::{self, Ends, Order};
 use super::gather::Seen;
+use super::statistics::is_whole;
 
 /// Where what is known of a page's rows comes from.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +43,29 @@ pub fn concat(column: &ColumnDescriptor, pages: &[Vec<Origin<'_>>], order: Optio
     builder.build().ok()
 }
 
+/// The same index with zeros at the ends over both signs; `None` where it cannot say
+/// so, for it does not count NULLs.
+pub fn with_wide_zeros(column: &ColumnDescriptor, index: ColumnIndexMetaData) -> Option<ColumnIndexMetaData> {
+    if !matches!(index, ColumnIndexMetaData::FLOAT(_) | ColumnIndexMetaData::DOUBLE(_)) {
+        return Some(index);
+    }
+    let pages = usize::try_from(index.num_pages()).ok()?;
+    let told: Vec<_> = (0..pages).map(|page| if index.is_null_page(page) { None } else { ends(&index, page) }).collect();
+    let wide = |(low, high): &(Vec<u8>, Vec<u8>)| ends::wide(Order::of(column), low, high);
+    if told.iter().flatten().all(|ends| wide(ends) == *ends) {
+        return Some(index);
+    }
+    let mut builder = ColumnIndexBuilder::new(column.physical_type());
+    for (page, told) in told.iter().enumerate() {
+        let (low, high) = told.as_ref().map(wide).unwrap_or_default();
+        builder.append(index.is_null_page(page), low, high, index.null_count(page)?);
+        let counts = |counts: Option<&[i64]>| levels(counts?);
+        builder.append_histograms(&counts(index.repetition_level_histogram(page)), &counts(index.definition_level_histogram(page)));
+    }
+    builder.set_boundary_order(index.get_boundary_order()?);
+    builder.build().ok()
+}
+
 /// What an index says of a page.
 struct Told {
     nulls: i64,
@@ -70,7 +94,13 @@ impl Told {
                 if index.is_null_page(page) && u64::try_from(nulls) != Ok(values) {
                     return None;
                 }
-                let ends = if index.is_null_page(page) { None } else { Some(ends(index, page)?) };
+                let order = Order::of(column);
+                let told = if index.is_null_page(page) { None } else { Some(ends(index, page)?) };
+                let unfit = |end: &[u8]| order.is_nan(end) || !is_whole(column, end);
+                if told.as_ref().is_some_and(|(low, high)| unfit(low) || unfit(high)) {
+                    return None;
+                }
+                let ends = told.map(|(low, high)| ends::wide(order, &low, &high));
                 let levels = |counts: Option<&[i64]>| levels(counts?);
                 let repetition = levels(index.repetition_level_histogram(page));
                 Some(Self { nulls, ends, repetition, definition: levels(index.definition_level_histogram(page)) })
@@ -174,6 +204,19 @@ mod tests {
         builder.build().unwrap()
     }
 
+    #[test]
+    fn ends_cut_below_a_fixed_length_make_no_index() {
+        let schema = parse_message_type("message m { OPTIONAL FIXED_LEN_BYTE_ARRAY (5) f; }").unwrap();
+        let column = SchemaDescriptor::new(Arc::new(schema)).column(0);
+        for (high, made) in [(&b"ccccc"[..], true), (b"cccd", false)] {
+            let mut builder = ColumnIndexBuilder::new(Type::FIXED_LEN_BYTE_ARRAY);
+            builder.append(false, b"aaaaa".to_vec(), high.to_vec(), 0);
+            builder.set_boundary_order(ASCENDING);
+            let index = builder.build().unwrap();
+            assert_eq!(concat(&column, &[vec![Origin::Entry(Some(&index), 0, 9)]], None).is_some(), made);
+        }
+    }
+
     fn joined(pages: &[&[(&ColumnIndexMetaData, usize)]], order: Option<BoundaryOrder>) -> Option<ColumnIndexMetaData> {
         let pages: Vec<Vec<Origin<'_>>> =
             pages.iter().map(|p| p.iter().map(|(index, page)| Origin::Entry(Some(index), *page, 9)).collect()).collect();
@@ -220,6 +263,30 @@ mod tests {
         let joined = |values| concat(&column(), &[vec![Origin::Entry(Some(&a), 0, 9), Origin::Entry(Some(&a), 1, values)]], None);
         assert!(joined(9).is_some());
         assert_eq!(joined(10), None);
+    }
+
+    #[test]
+    fn zeros_hold_those_of_the_other_sign() {
+        let column = SchemaDescriptor::new(Arc::new(parse_message_type("message m { OPTIONAL DOUBLE d; }").unwrap())).column(0);
+        let of = |pages: &[Option<(f64, f64)>]| {
+            let mut builder = ColumnIndexBuilder::new(Type::DOUBLE);
+            for page in pages {
+                let (min, max) = page.map(|(min, max)| (min.to_le_bytes().to_vec(), max.to_le_bytes().to_vec())).unwrap_or_default();
+                builder.append(page.is_none(), min, max, 3);
+            }
+            builder.set_boundary_order(ASCENDING);
+            builder.build().unwrap()
+        };
+        let bits = |index: &ColumnIndexMetaData| (0..3).map(|page| ends(index, page)).collect::<Vec<_>>();
+        let careless = of(&[Some((-1.0, -0.0)), None, Some((0.0, 2.0))]);
+        let wide = of(&[Some((-1.0, 0.0)), None, Some((-0.0, 2.0))]);
+        let found = with_wide_zeros(&column, careless.clone()).unwrap();
+        assert_eq!((bits(&found), found.get_boundary_order(), found.null_counts()), (bits(&wide), Some(ASCENDING), careless.null_counts()));
+        let pages: Vec<Vec<Origin<'_>>> = (0..3).map(|page| vec![Origin::Entry(Some(&careless), page, 3)]).collect();
+        assert_eq!(bits(&concat(&column, &pages, None).unwrap()), bits(&wide));
+        // NaN bounds nothing
+        let nan = of(&[Some((f64::NAN, 1.0))]);
+        assert_eq!(concat(&column, &[vec![Origin::Entry(Some(&nan), 0, 9)]], None), None);
     }
 
     #[test]

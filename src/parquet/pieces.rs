@@ -7,6 +7,8 @@ use bytes::{Buf, Bytes};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
+use super::rooms;
+
 /// Bytes in order.
 #[derive(Clone, Debug, Default)]
 pub struct Pieces {
@@ -34,8 +36,8 @@ impl Pieces {
     /// Appends a copy.
     pub fn extend(&mut self, bytes: &[u8]) {
         if self.open.capacity() - self.open.len() < bytes.len() {
-            self.seal();
-            self.open.reserve_exact(ROOM.max(bytes.len()));
+            self.finish();
+            self.open = rooms::take(ROOM.max(bytes.len()));
         }
         self.open.extend_from_slice(bytes);
         self.length += bytes.len();
@@ -51,10 +53,24 @@ impl Pieces {
         self.whole.push_back(bytes);
     }
 
+    /// Ends what is copied. Where it takes little of its room, the room goes on to
+    /// what is copied next.
     fn seal(&mut self) {
-        if !self.open.is_empty() {
-            self.whole.push_back(std::mem::take(&mut self.open).into());
+        if self.open.is_empty() {
+            return;
         }
+        if self.open.len() < self.open.capacity() / 2 {
+            self.whole.push_back(Bytes::copy_from_slice(&self.open));
+            self.open.clear();
+        } else {
+            self.whole.push_back(rooms::share(std::mem::take(&mut self.open)));
+        }
+    }
+
+    /// Gives back the room that was not needed: nothing more is to come.
+    pub fn finish(&mut self) {
+        self.seal();
+        rooms::give(std::mem::take(&mut self.open));
     }
 
     /// All of them in one piece.

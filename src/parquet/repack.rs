@@ -3,7 +3,8 @@
 //! Pages are copied, compressed anew where the codec differs, or, where their
 //! ids are of a dictionary that is merged into another, given new ids. Only
 //! pages that are small, or hold rows that are left out, are put together anew,
-//! levels and values.
+//! levels and values: those of the latter in `PLAIN`, where they were neither that
+//! nor ids.
 
 use parquet::basic::{Compression, Encoding};
 use parquet::file::metadata::ColumnChunkMetaData;
@@ -20,7 +21,7 @@ use super::gather::{self, Seen};
 use super::header::{Header, Kind, is_dictionary};
 use super::index::{self, Origin};
 use super::pieces::Pieces;
-use super::{hybrid, statistics};
+use super::{hybrid, rooms, statistics};
 
 mod put;
 
@@ -91,7 +92,7 @@ pub fn join_looking(parts: &[Part], wish: &Wish, look: bool) -> Result<Joined, F
         deflater: Deflater::new(wish.codec)?,
         out: Assembly::new(wish.chunk),
         scratch: Vec::new(),
-        values: Vec::new(),
+        values: rooms::take(rooms::PAGE),
         made: Vec::new(),
         rows: 0,
     };
@@ -175,11 +176,11 @@ impl Joining {
             return Err(Fault::damaged("a row that is left out is past the end"));
         }
         if !part.dead.is_empty()
-            && let Some(page) = pages.data.iter().find(|page| !gather::fits(&page.header, self.levels))
+            && let Some(page) = pages.data.iter().find(|page| !gather::opens(&page.header, self.levels, part.meta.column_type()))
         {
             return Err(Fault::unfit(format_args!("rows are deleted, and a page is encoded as {}", page.data().1)));
         }
-        let opens = || pages.data.iter().all(|page| gather::fits(&page.header, self.levels));
+        let opens = || pages.data.iter().all(|page| gather::opens(&page.header, self.levels, part.meta.column_type()));
         let looked_at = !part.dead.is_empty() || (look && !statistics::tells_ends(&part.meta) && opens());
         let mut source = Source { part, pages, dictionary: None, looked_at };
         if source.by_id().next().is_some() {
@@ -191,7 +192,7 @@ impl Joining {
     fn dictionary(&mut self, source: &Source<'_>) -> Result<Dictionary, Fault> {
         let page = source.pages.dictionary.as_ref().ok_or_else(|| Fault::damaged("pages of ids without a dictionary"))?;
         let Kind::Dictionary { values, .. } = page.header.kind else { return Err(Fault::damaged("a dictionary that is none")) };
-        let mut bytes = Vec::new();
+        let mut bytes = rooms::take(page.header.uncompressed.min(DICTIONARY_BYTES));
         let meta = &source.part.meta;
         self.inflater.inflate(meta.compression(), page.body(&source.part.bytes), page.header.uncompressed, &mut bytes)?;
         Dictionary::new(bytes, values, dictionary::value_bytes(meta.column_descr())?)
@@ -309,6 +310,7 @@ impl Joining {
         let metas: Vec<ColumnChunkMetaData> =
             sources.iter().enumerate().map(|(place, source)| self.told(place, source)).collect::<Result<_, _>>()?;
         let chunks: Vec<&ColumnChunkMetaData> = metas.iter().collect();
+        rooms::give(std::mem::take(&mut self.values));
         let (bytes, meta, offset_index) = self.out.end(&first.meta, self.wish.codec)?;
         let unencoded = statistics::total(chunks.iter().map(|c| c.unencoded_byte_array_data_bytes().and_then(|n| u64::try_from(n).ok())));
         let mut builder = meta

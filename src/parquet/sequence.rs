@@ -139,11 +139,7 @@ impl Sequence {
 fn put_groups(open: &mut Vec<u32>, width: u32, out: &mut Vec<u8>) {
     for groups in open.chunks(8 * MOST_GROUPS) {
         put_varint((groups.len().div_ceil(8) as u64) << 1 | 1, out);
-        for group in groups.chunks(8) {
-            let mut numbers = [0; 8];
-            numbers.iter_mut().zip(group).for_each(|(place, number)| *place = *number);
-            hybrid::pack(numbers, width, out);
-        }
+        hybrid::pack_all(groups, width, out);
     }
     open.clear();
 }

@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use parquet::basic::{LogicalType, SortOrder};
+use parquet::basic::{LogicalType, SortOrder, Type};
 use parquet::data_type::{ByteArray, FixedLenByteArray};
 use parquet::file::metadata::{ColumnChunkMetaData, LevelHistogram};
 use parquet::file::statistics::{Statistics, ValueStatistics};
@@ -22,7 +22,7 @@ pub fn fold(column: &ColumnDescriptor, chunks: &[&ColumnChunkMetaData]) -> Optio
     let signed = column.sort_order() == SortOrder::SIGNED;
     let defined = signed || column.sort_order() == SortOrder::UNSIGNED;
     let decimal = matches!(column.logical_type_ref(), Some(LogicalType::Decimal { .. }));
-    let said = if defined { said } else { Vec::new() };
+    let said = if defined && said.iter().all(|s| has_length(column, s)) { said } else { Vec::new() };
     macro_rules! folded {
         ($kind:ident, $order:expr) => {{
             let parts: Option<Vec<_>> = said.iter().map(|s| if let Statistics::$kind(s) = s { Some(s) } else { None }).collect();
@@ -49,8 +49,54 @@ pub fn fold(column: &ColumnDescriptor, chunks: &[&ColumnChunkMetaData]) -> Optio
         }
         Statistics::Int96(_) => Statistics::Int96(ends(&[], nulls, |_, _| None)),
     };
+    let folded = wide(folded);
     let tells = nulls.is_some() || folded.min_bytes_opt().is_some() || folded.max_bytes_opt().is_some();
     tells.then_some(folded)
+}
+
+/// The same chunk with zeros at its ends over both signs: writers that take both for
+/// one state either, and readers that tell them apart would skip the other.
+///
+/// Errs as the footer's builder does.
+pub fn with_wide_zeros(chunk: ColumnChunkMetaData) -> parquet::errors::Result<ColumnChunkMetaData> {
+    match chunk.statistics().cloned() {
+        Some(told @ (Statistics::Float(_) | Statistics::Double(_))) => chunk.into_builder().set_statistics(wide(told)).build(),
+        _ => Ok(chunk),
+    }
+}
+
+fn wide(statistics: Statistics) -> Statistics {
+    let deprecated = statistics.is_min_max_deprecated();
+    macro_rules! wide {
+        ($told:expr) => {
+            ValueStatistics::new(
+                $told.min_opt().map(|min| if *min == 0.0 { -0.0 } else { *min }),
+                $told.max_opt().map(|max| if *max == 0.0 { 0.0 } else { *max }),
+                $told.distinct_count(),
+                $told.null_count_opt(),
+                deprecated,
+            )
+            .with_min_is_exact($told.min_is_exact())
+            .with_max_is_exact($told.max_is_exact())
+            .with_backwards_compatible_min_max($told.is_min_max_backwards_compatible())
+        };
+    }
+    match statistics {
+        Statistics::Float(told) => Statistics::Float(wide!(told)),
+        Statistics::Double(told) => Statistics::Double(wide!(told)),
+        other => other,
+    }
+}
+
+/// Whether ends of a column of fixed length have that length: some writers cut them,
+/// and there are readers that fail on such ends.
+fn has_length(column: &ColumnDescriptor, statistics: &Statistics) -> bool {
+    [statistics.min_bytes_opt(), statistics.max_bytes_opt()].into_iter().flatten().all(|end| is_whole(column, end))
+}
+
+/// Whether an end has the column's length, where that is fixed.
+pub fn is_whole(column: &ColumnDescriptor, end: &[u8]) -> bool {
+    column.physical_type() != Type::FIXED_LEN_BYTE_ARRAY || usize::try_from(column.type_length()) == Ok(end.len())
 }
 
 /// Whether a chunk's least and greatest value are told, where it has values.
@@ -191,6 +237,20 @@ mod tests {
     }
 
     #[test]
+    fn ends_cut_below_a_fixed_length_bound_nothing() {
+        let ends = |min: &[u8], max: &[u8]| {
+            let bytes = |end: &[u8]| Some(FixedLenByteArray::from(end.to_vec()));
+            Some(Statistics::fixed_len_byte_array(bytes(min), bytes(max), None, Some(1), false))
+        };
+        let none = Some(Statistics::fixed_len_byte_array(None, None, None, Some(2), false));
+        let folded = |first, second| folded("FIXED_LEN_BYTE_ARRAY (5) f", vec![(9, first), (9, second)]);
+        assert_eq!(folded(ends(b"aaaa", b"cccc"), ends(b"bbbbb", b"ddddd")), none);
+        assert_eq!(folded(ends(b"bbbbb", b"ddddd"), ends(b"aaaaa", b"cccc")), none);
+        let whole = folded(ends(b"bbbbb", b"ddddd"), ends(b"aaaaa", b"ccccc")).unwrap();
+        assert_eq!((whole.min_bytes_opt(), whole.max_bytes_opt()), (Some(&b"aaaaa"[..]), Some(&b"ddddd"[..])));
+    }
+
+    #[test]
     fn an_end_is_exact_when_an_exact_one_is_outermost() {
         let text = |min: &str, min_exact, max: &str, max_exact| {
             let ends = ValueStatistics::new(Some(ByteArray::from(min)), Some(ByteArray::from(max)), None, Some(0), false);
@@ -210,6 +270,18 @@ mod tests {
         assert_eq!(zeros.max_bytes_opt(), Some(0.0f64.to_le_bytes().as_slice()));
         let nan = folded("DOUBLE d", vec![(9, ends(f64::NAN, 1.0)), (9, ends(0.0, 2.0))]).unwrap();
         assert_eq!((nan.min_bytes_opt(), nan.max_bytes_opt()), (None, Some(2.0f64.to_le_bytes().as_slice())));
+    }
+
+    #[test]
+    fn zeros_at_the_ends_hold_those_of_the_other_sign() {
+        let ends = |min: f64, max: f64| Some(Statistics::double(Some(min), Some(max), None, Some(0), false));
+        let bits = |told: &Statistics| (told.min_bytes_opt().map(<[u8]>::to_vec), told.max_bytes_opt().map(<[u8]>::to_vec));
+        let wide = bits(&ends(-0.0, 0.0).unwrap());
+        assert_eq!(bits(&folded("DOUBLE d", vec![(9, ends(0.0, -0.0))]).unwrap()), wide);
+        let chunk = |told| ColumnChunkMetaData::builder(column("DOUBLE d")).set_statistics(told).build().unwrap();
+        let widened = |told: Option<Statistics>| bits(with_wide_zeros(chunk(told.unwrap())).unwrap().statistics().unwrap());
+        assert_eq!(widened(ends(0.0, -0.0)), wide);
+        assert_eq!(widened(ends(f64::NAN, 1.0)), bits(&ends(f64::NAN, 1.0).unwrap()), "copied as it is");
     }
 
     #[test]

@@ -192,8 +192,12 @@ pub struct Candidate {
 pub struct Explained {
     /// For people.
     pub label: String,
-    /// The decision.
+    /// The decision, as it was judged at `decision.at_ms`.
     pub decision: Decision,
+    /// Since when its verdict stands, in milliseconds since the epoch: when it was first
+    /// judged so, by the same rule or for the same reason. As far as this process
+    /// knows and keeps it; otherwise the time of this judgement.
+    pub decided_ms: i64,
     /// Rank of a candidate in the last round; higher goes first.
     pub score: f64,
     /// What stands in a candidate's way, such as the budget; empty when nothing does.

@@ -8,11 +8,14 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::backend::Backend;
+use super::plain;
 use crate::model::event::{Door, Heard};
+use crate::observe::entrance::check_branch;
 use crate::observe::grpc::decode;
+use crate::proto::Sequenced;
+use crate::proto::services::commit_hook_server::CommitHook;
 use crate::proto::v1::ack::Status as AckStatus;
-use crate::proto::v1::commit_hook_server::CommitHook;
-use crate::proto::v1::{Ack, CommitEvent, SequencedEvent};
+use crate::proto::v1::{Ack, CommitEvent};
 use crate::telemetry;
 
 pub(super) struct Hook {
@@ -23,15 +26,19 @@ pub(super) struct Hook {
 /// What is said when the inbox is full.
 const FULL: &str = "too many tables wait for a look; try later, or leave it to polling";
 
-/// Why an event is not taken.
+/// Why an event marks no table.
 enum Refused {
+    /// It cannot be read.
     Invalid(String),
+    /// It names a catalog that is not configured.
     NotFound(String),
+    /// It is about what nobody looks after: there is nothing to mend.
+    Elsewhere(String),
 }
 
 impl Hook {
-    fn take(&self, event: &CommitEvent) -> Result<(Heard, String), Refused> {
-        let taken = self.hear(event);
+    fn take(&self, event: Result<&CommitEvent, String>) -> Result<(Heard, String), Refused> {
+        let taken = event.map_err(Refused::Invalid).and_then(|event| self.hear(event));
         match &taken {
             Ok((heard, _)) => telemetry::event_heard(Door::Grpc, *heard),
             Err(refused) => {
@@ -50,27 +57,26 @@ impl Hook {
         let example = |why: &String| entrance.example(String::new(), why.clone());
         match refused {
             Refused::Invalid(why) => source.parked(example(why)),
-            Refused::NotFound(why) => source.dropped(example(why)),
+            Refused::NotFound(why) | Refused::Elsewhere(why) => source.dropped(example(why)),
         }
     }
 
     fn hear(&self, event: &CommitEvent) -> Result<(Heard, String), Refused> {
         let event = decode(event, Door::Grpc, self.backend.now_ms()).map_err(|e| Refused::Invalid(e.to_string()))?;
         check_catalog(&self.backend.catalogs(), &event.table.catalog).map_err(Refused::NotFound)?;
+        check_branch(event.reference.as_deref()).map_err(Refused::Elsewhere)?;
         let answer = self.backend.hear(event);
         Ok((answer.heard, answer.note))
     }
 
-    fn answer(&self, message: &SequencedEvent) -> Ack {
-        let Some(event) = &message.event else {
-            telemetry::event_rejected(Door::Grpc);
-            return ack(message.seq, AckStatus::Rejected, "event: it is not set");
-        };
-        match self.take(event) {
-            Ok((Heard::Accepted, note)) => ack(message.seq, AckStatus::Accepted, &note),
-            Ok((Heard::Duplicate, note)) => ack(message.seq, AckStatus::Duplicate, &note),
-            Ok((Heard::Full, _)) => ack(message.seq, AckStatus::RetryLater, FULL),
-            Err(Refused::Invalid(why) | Refused::NotFound(why)) => ack(message.seq, AckStatus::Rejected, &why),
+    fn answer(&self, message: Sequenced) -> Ack {
+        let Sequenced { seq, event } = message;
+        match self.take(event.as_ref().map_err(Clone::clone)) {
+            Ok((Heard::Accepted, note)) => ack(seq, AckStatus::Accepted, &note),
+            Ok((Heard::Duplicate, note)) => ack(seq, AckStatus::Duplicate, &note),
+            Ok((Heard::Full, _)) => ack(seq, AckStatus::RetryLater, FULL),
+            Err(Refused::Elsewhere(why)) => ack(seq, AckStatus::Ignored, &why),
+            Err(Refused::Invalid(why) | Refused::NotFound(why)) => ack(seq, AckStatus::Rejected, &why),
         }
     }
 }
@@ -91,10 +97,11 @@ pub(super) fn check_catalog(known: &[String], catalog: &str) -> Result<(), Strin
 #[tonic::async_trait]
 impl CommitHook for Hook {
     async fn report_commit(&self, request: Request<CommitEvent>) -> Result<Response<Ack>, Status> {
-        match self.take(request.get_ref()) {
+        match self.take(Ok(request.get_ref())) {
             Ok((Heard::Accepted, note)) => Ok(Response::new(ack(0, AckStatus::Accepted, &note))),
             Ok((Heard::Duplicate, note)) => Ok(Response::new(ack(0, AckStatus::Duplicate, &note))),
             Ok((Heard::Full, _)) => Err(Status::unavailable(FULL)),
+            Err(Refused::Elsewhere(why)) => Ok(Response::new(ack(0, AckStatus::Ignored, &why))),
             Err(Refused::Invalid(why)) => Err(Status::invalid_argument(why)),
             Err(Refused::NotFound(why)) => Err(Status::not_found(why)),
         }
@@ -102,10 +109,10 @@ impl CommitHook for Hook {
 
     type ReportCommitsStream = Pin<Box<dyn Stream<Item = Result<Ack, Status>> + Send>>;
 
-    async fn report_commits(&self, request: Request<Streaming<SequencedEvent>>) -> Result<Response<Self::ReportCommitsStream>, Status> {
+    async fn report_commits(&self, request: Request<Streaming<Sequenced>>) -> Result<Response<Self::ReportCommitsStream>, Status> {
         let hook = Hook { backend: self.backend.clone(), stop: self.stop.clone() };
         let stop = self.stop.clone();
-        let acks = request.into_inner().map(move |message| message.map(|m| hook.answer(&m)));
+        let acks = request.into_inner().map(move |message| message.map(|m| hook.answer(m)).map_err(plain::told));
         Ok(Response::new(Box::pin(acks.take_until(stop.cancelled_owned()))))
     }
 }

@@ -17,8 +17,8 @@ use super::map;
 use crate::model::ident::{MAIN, TableName};
 use crate::model::partition::PartitionKey;
 use crate::observe::grpc::table_name;
+use crate::proto::services::layout_server::Layout;
 use crate::proto::v1;
-use crate::proto::v1::layout_server::Layout;
 use crate::proto::v1::watch_decisions_response::Item;
 use crate::telemetry;
 

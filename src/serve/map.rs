@@ -77,6 +77,7 @@ pub fn decision(made: &Explained) -> v1::Decision {
         traits: Some(traits(&decision.traits)),
         score: made.score,
         waits_for: made.waits_for.clone(),
+        decided_at_ms: made.decided_ms,
     }
 }
 

@@ -9,6 +9,7 @@ mod http;
 mod layout;
 mod listen;
 mod map;
+mod plain;
 mod server;
 mod tls;
 

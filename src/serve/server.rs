@@ -21,10 +21,11 @@ use super::hook::Hook;
 use super::http;
 use super::layout::Layouts;
 use super::listen::{Refusal, check_listen};
+use super::plain::Plain;
 use super::tls::settle_provider;
 use crate::proto::DESCRIPTORS;
-use crate::proto::v1::commit_hook_server::CommitHookServer;
-use crate::proto::v1::layout_server::LayoutServer;
+use crate::proto::services::commit_hook_server::CommitHookServer;
+use crate::proto::services::layout_server::LayoutServer;
 
 /// What to listen on, and who may call.
 #[derive(Clone, Debug)]
@@ -176,8 +177,8 @@ async fn services(backend: &Arc<dyn Backend>, options: &Options, stop: &Cancella
     let router = builder(options)
         .await?
         .add_service(health)
-        .add_service(InterceptedService::new(hook, guard.clone()))
-        .add_service(InterceptedService::new(layout, guard.clone()))
+        .add_service(InterceptedService::new(Plain(hook), guard.clone()))
+        .add_service(InterceptedService::new(Plain(layout), guard.clone()))
         .add_service(InterceptedService::new(v1, guard.clone()))
         .add_service(InterceptedService::new(v1alpha, guard));
     Ok((reporter, router))

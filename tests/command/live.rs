@@ -9,7 +9,7 @@ use tonic::Code;
 use tonic::transport::Endpoint;
 
 use super::{NAME, small};
-use crate::fixture::process::{Place, Serving};
+use crate::fixture::process::{Place, Serving, local};
 use crate::fixture::row;
 use crate::serve::hostile::send_raw;
 
@@ -71,9 +71,9 @@ async fn hostile_messages_disturb_no_table_under_work() {
     let hostile = async || {
         for garbage in [&b"\xff\xff\xff\xff"[..], b"\x0a\x7f", b"\x0a\x02\xff\xfe"] {
             let refused = send_raw(channel.clone(), Bytes::from_static(garbage)).await.unwrap_err();
-            assert!(matches!(refused.code(), Code::Internal | Code::InvalidArgument), "{refused}");
+            assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
         }
-        assert_eq!(send_raw(channel.clone(), large.clone()).await.unwrap_err().code(), Code::OutOfRange);
+        assert_eq!(send_raw(channel.clone(), large.clone()).await.unwrap_err().code(), Code::ResourceExhausted);
         let gone = place.run(&["report", "lake.ns.gone", "--server", &serving.grpc]).await;
         assert!(matches!(gone.code, Some(0 | 7)), "{gone:?}");
     };
@@ -90,4 +90,28 @@ async fn hostile_messages_disturb_no_table_under_work() {
     assert_eq!(table.rows().await, expected);
     assert_eq!(serving.terminate().await, Some(0));
     place.assert_settled().await;
+}
+
+#[tokio::test]
+async fn a_table_that_is_damaged_after_it_was_known_is_told_as_refused() {
+    let place = Place::new(DEAF);
+    let table = small(&place).await;
+    let serving = place.serve().await;
+    let why = async || place.run(&["why", NAME, "--server", &serving.grpc]).await;
+    until("the first decisions", async || why().await.code == Some(0)).await;
+    table.append([row(50, "new", 9)]).await;
+    let metadata = table.load().await.loaded.metadata;
+    let manifests = local(metadata.current_snapshot().unwrap().manifest_list());
+    let whole = std::fs::read(&manifests).unwrap();
+    std::fs::write(&manifests, &whole[..whole.len() / 2]).unwrap();
+    place.run(&["report", NAME, "--server", &serving.grpc]).await.expect(0);
+    until("the refusal", async || why().await.code == Some(3)).await;
+    let told = why().await;
+    assert!(told.err.contains("refused (damaged): "), "{}", told.err);
+    // and the decisions are back with the file
+    std::fs::write(&manifests, &whole).unwrap();
+    table.append([row(51, "new", 9)]).await;
+    place.run(&["report", NAME, "--server", &serving.grpc]).await.expect(0);
+    until("the decisions", async || why().await.code == Some(0)).await;
+    assert_eq!(serving.terminate().await, Some(0));
 }

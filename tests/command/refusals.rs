@@ -2,6 +2,7 @@
 //! changed, and the rest of the table is compacted.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use afterwrite::lake::Table as _;
 use afterwrite::model::refusal::Refusal;
@@ -13,7 +14,7 @@ use iceberg::spec::{
 use serde_json::{Value, json};
 
 use super::NAME;
-use crate::fixture::process::{Place, local};
+use crate::fixture::process::{Ended, Place, local};
 use crate::fixture::{File, Spec, Table, files, row};
 
 /// A table whose partition 7 cannot be compacted, with what `compact` says of it.
@@ -33,8 +34,10 @@ impl Case {
 
     async fn with_files(spec: impl FnOnce(Spec) -> Spec, found: &'static str) -> Self {
         let case = Self::new("", spec, found).await;
-        case.table.append([row(1, "a", 7)]).await;
-        case.table.append([row(2, "b", 7)]).await;
+        // as many as make a larger file of one tier
+        for id in 1..5 {
+            case.table.append([row(id, "a", 7)]).await;
+        }
         case
     }
 
@@ -71,6 +74,13 @@ async fn case(refusal: Refusal) -> Option<Case> {
         }
         // tables of format 3 alone have vectors, and are refused as a whole
         Refusal::DeletionVector => return None,
+        Refusal::StrayDelete => {
+            let case = Case::with_files(|s| s, "which the table spells").await;
+            let file = case.table.append([row(3, "c", 7)]).await;
+            let spelled = File { path: file.path.replacen("file://", "file:", 1), ..file };
+            case.table.change().delete_positions(&[(&spelled, 0)]).commit().await;
+            case
+        }
         Refusal::NoFieldIds => without_ids().await,
         Refusal::ColumnType => {
             let columns =
@@ -108,8 +118,10 @@ async fn case(refusal: Refusal) -> Option<Case> {
         Refusal::TooLargeForMemory => {
             let case = Case::with_files(|s| s.property("afterwrite.memory-limit", "16MiB"), "bytes").await;
             // digits that no encoding shortens to nothing
-            let large: String = (0..6_000_000u64).map(|n| format!("{:x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
-            case.table.append([row(3, &large, 7)]).await;
+            let large: String = (0..1_000_000u64).map(|n| format!("{:x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
+            for n in 3..7 {
+                case.table.append([row(n, &large, 7)]).await;
+            }
             case
         }
         Refusal::Damaged => {
@@ -130,7 +142,7 @@ async fn case(refusal: Refusal) -> Option<Case> {
         Refusal::NoSpace => {
             let settings = "[budget]\ngb_hours_per_hour = 1000000\n[defaults]\ntarget_file_size = \"1000TiB\"\nmax_job_size = \"10000TiB\"\nmax_job_time = \"10000h\"\nrewrite_bytes_per_hour = \"10000TB\"";
             let case = Case::new(settings, |s| s, "bytes are free, the outputs may take").await;
-            for name in ["x.parquet", "y.parquet"] {
+            for name in ["w.parquet", "x.parquet", "y.parquet", "z.parquet"] {
                 case.add(case.described(name, |b| {
                     b.file_size_in_bytes(100 << 40);
                 }))
@@ -142,10 +154,10 @@ async fn case(refusal: Refusal) -> Option<Case> {
     Some(case)
 }
 
-/// Two files whose columns have names and no ids, as migrated tables have them.
+/// Files whose columns have names and no ids, as migrated tables have them.
 async fn without_ids() -> Case {
     let case = Case::new("", |s| s, "field id").await;
-    for n in 0..2 {
+    for n in 0..4 {
         let columns: [(&str, arrow_array::ArrayRef); 3] = [
             ("id", Arc::new(Int64Array::from(vec![n]))),
             ("v", Arc::new(StringArray::from(vec!["v"]))),
@@ -162,19 +174,72 @@ async fn without_ids() -> Case {
     case
 }
 
+/// What was wrong with the first line of a command that should be refused; `word` is
+/// the key that says that it was, `name` the one by which.
+fn misses(ended: &Ended, refusal: Refusal, found: &str, (word, name): (&str, &str)) -> Option<String> {
+    let line = ended.lines().into_iter().next().unwrap_or_default();
+    let detail = line["detail"].as_str().unwrap_or_default();
+    let named = ended.code == Some(3) && line[word] == "refused" && line[name] == refusal.code();
+    let told = detail.contains(found) && detail.ends_with(&format!("; {}", refusal.advice()));
+    (!named || !told).then(|| format!("{refusal}: {ended:?}"))
+}
+
 #[tokio::test]
-async fn every_refusal_reaches_the_user_of_compact_with_what_to_do() {
+async fn every_refusal_reaches_the_user_of_compact_plan_and_a_dry_run_with_what_to_do() {
     let mut wrong = vec![];
     for &refusal in Refusal::ALL {
         let Some(case) = case(refusal).await else { continue };
         let (before, head) = (case.place.files(), case.table.load().await.view().head);
-        let ended = case.place.run(&[&["compact", NAME, "--json"], &case.arguments[..]].concat()).await;
-        let line = ended.lines().into_iter().next().unwrap_or_default();
-        let detail = line["detail"].as_str().unwrap_or_default();
-        let named = ended.code == Some(3) && line["result"] == "refused" && line["refusal"] == refusal.code();
-        if !named || !detail.contains(case.found) || !detail.ends_with(&format!("; {}", refusal.advice())) {
+        let run = async |words: &[&str]| case.place.run(&[words, &["--json"], &case.arguments[..]].concat()).await;
+        let planned = run(&["plan", NAME]).await;
+        wrong.extend(misses(&planned, refusal, case.found, ("verdict", "reason")));
+        let dry = run(&["compact", NAME, "--dry-run"]).await;
+        wrong.extend(misses(&dry, refusal, case.found, ("result", "refusal")));
+        let compacted = run(&["compact", NAME]).await;
+        wrong.extend(misses(&compacted, refusal, case.found, ("result", "refusal")));
+        // free space is another from one moment to the next
+        let details = [&planned, &dry, &compacted].map(|ended| ended.each("detail"));
+        if refusal != Refusal::NoSpace && details.iter().any(|d| *d != details[0]) {
+            wrong.push(format!("{refusal}: not told alike: {details:?}"));
+        }
+        assert_eq!((case.place.files(), case.table.load().await.view().head), (before, head), "{refusal}: something was changed");
+        case.place.assert_settled().await;
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+/// Two files are work enough, and nothing is done about it.
+const ADVISED: &str = "tier_files = 2\nqueue_min_reduction = 1\n";
+
+#[tokio::test]
+async fn every_refusal_is_shown_by_why_of_a_table_that_is_only_advised() {
+    let mut wrong = vec![];
+    // another branch than `main` is not followed by `serve`
+    for &refusal in Refusal::ALL.iter().filter(|r| **r != Refusal::Branch) {
+        let Some(case) = case(refusal).await else { continue };
+        case.place.advise(ADVISED);
+        let (before, head) = (case.place.files(), case.table.load().await.view().head);
+        let serving = case.place.serve().await;
+        let ask = async || case.place.run(&["why", NAME, "--server", &serving.grpc, "--json"]).await;
+        let is_shown = |ended: &Ended| {
+            let told = ended.lines().into_iter().any(|line| {
+                let detail = line["detail"].as_str().unwrap_or_default();
+                line["reason"] == refusal.code() && detail.contains(case.found) && detail.ends_with(&format!("; {}", refusal.advice()))
+            });
+            told || (ended.code == Some(3) && ended.err.contains(refusal.code()) && ended.err.contains(case.found))
+        };
+        let mut ended = ask().await;
+        for _ in 0..200 {
+            if is_shown(&ended) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            ended = ask().await;
+        }
+        if !is_shown(&ended) {
             wrong.push(format!("{refusal}: {ended:?}"));
         }
+        assert_eq!(serving.terminate().await, Some(0));
         assert_eq!((case.place.files(), case.table.load().await.view().head), (before, head), "{refusal}: something was changed");
         case.place.assert_settled().await;
     }

@@ -118,11 +118,12 @@ async fn a_report_leads_to_a_rewrite_that_why_and_watch_explain() {
     .await;
     let expected = [
         "act",
-        "at_ms",
         "checks",
+        "decided_at_ms",
         "detail",
         "gain",
         "gb_hours",
+        "judged_at_ms",
         "partition",
         "reason",
         "score",

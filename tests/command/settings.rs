@@ -59,14 +59,51 @@ async fn config_shows_what_holds_and_its_example_is_a_settings_file() {
     assert!(place.run(&["config"]).await.expect(0).out.starts_with("grpc     127.0.0.1:7411\n"));
 }
 
+/// A shell, what it is given to load the script that `$1` names, and the words that it
+/// then has for `afterwrite comp`.
+const SHELLS: [(&str, &[&str], &str); 3] = [
+    (
+        "bash",
+        &["--norc", "--noprofile"],
+        r#". "$1" && complete -p afterwrite >/dev/null && COMP_WORDS=(afterwrite comp) COMP_CWORD=1 && _afterwrite afterwrite comp afterwrite && printf '%s\n' "${COMPREPLY[@]}""#,
+    ),
+    (
+        "zsh",
+        &["-f"],
+        r#"autoload -Uz compinit && compinit -u -D && . "$1" && [ "$_comps[afterwrite]" = _afterwrite ] && _describe() { print -l -- ${(P)@[-1]%%:*} } && _afterwrite_commands"#,
+    ),
+    ("fish", &["--no-config"], r#"source $argv[1]; and complete -C "afterwrite comp" | string split -f 1 \t"#),
+];
+
 #[tokio::test]
-async fn completions_are_a_script_of_the_shell() {
+async fn completions_load_in_the_shell_and_complete() {
     let folder = tempfile::tempdir().unwrap();
-    for (shell, word) in [("bash", "complete -F _afterwrite"), ("zsh", "#compdef afterwrite"), ("fish", "complete -c afterwrite")] {
+    for (shell, options, load) in SHELLS {
         let mut command = bare(folder.path());
         command.args(["completions", shell]);
         let ended = finish(command).await.expect(0);
-        assert!(ended.out.contains(word), "{shell}");
+        let script = folder.path().join(format!("afterwrite.{shell}"));
+        std::fs::write(&script, &ended.out).unwrap();
+
+        let mut command = std::process::Command::new(shell);
+        command.args(options).arg("-c").arg(load);
+        if shell != "fish" {
+            command.arg(shell);
+        }
+        command.arg(&script).env("HOME", folder.path()).current_dir(folder.path());
+        match command.output() {
+            Ok(output) => {
+                let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+                assert!(output.status.success() && err.is_empty(), "{shell}: {out}{err}");
+                let mut words: Vec<&str> = out.lines().filter(|word| word.starts_with("comp")).collect();
+                words.sort_unstable();
+                assert_eq!(words, ["compact", "completions"], "{shell}: {out}");
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{shell}: {error}");
+                println!("{shell} is not installed: its script is not loaded");
+            }
+        }
     }
 }
 

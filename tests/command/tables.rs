@@ -1,5 +1,7 @@
 //! Commands on a table, without a server.
 
+use afterwrite::model::refusal::Refusal;
+use iceberg::spec::{Literal, NestedField, PrimitiveLiteral, PrimitiveType, Type};
 use serde_json::{Value, json};
 
 use super::{NAME, keys, small};
@@ -273,4 +275,18 @@ async fn a_refusal_says_what_was_refused() {
         "{refused}"
     );
     assert_eq!(told[0]["result"], "committed");
+}
+
+#[tokio::test]
+async fn a_column_that_gives_old_rows_a_value_is_refused_by_name() {
+    let place = Place::new("");
+    let table = small(&place).await;
+    let added = NestedField::optional(9, "d", Type::Primitive(PrimitiveType::Long));
+    let added = added.with_initial_default(Literal::Primitive(PrimitiveLiteral::Long(5)));
+    table.evolve_schema(|fields| fields.push(added)).await;
+    let head = table.head().await;
+    let ended = place.run(&["compact", NAME, "--partition", "p=7", "--json"]).await.expect(3);
+    assert_eq!(ended.each("refusal"), [Refusal::DefaultValue.code()]);
+    assert_eq!(table.head().await, head);
+    place.assert_settled().await;
 }

@@ -7,7 +7,7 @@ use afterwrite::act::{Holder, Job, JobState, Journal, KillSwitch, Kind, Numbers,
 use afterwrite::lake::clock::Clock;
 use afterwrite::model::killpoint::KillPoint;
 use afterwrite::model::outcome::Conflict;
-use afterwrite::model::plan::JobId;
+use afterwrite::model::plan::{JobId, Plan};
 
 use super::fake::{Fault, Foreign};
 use super::world::World;
@@ -212,11 +212,65 @@ async fn a_job_of_another_process_is_left_alone_until_that_process_is_silent() {
         note: String::new(),
         numbers: Numbers::default(),
     };
-    world.journal.request(&job).await.unwrap();
+    assert!(world.journal.request(&job, &[]).await.unwrap());
     let act = world.act().await;
     assert_eq!(act.recover().await.unwrap(), Default::default());
     assert_eq!(act.run(&plan, None).await.verdict, Verdict::Busy);
     world.clock.pass(30_001);
     assert_eq!(act.recover().await.unwrap().ended, vec![job.id]);
     assert_eq!(act.run(&plan, None).await.verdict, Verdict::Committed);
+}
+
+#[tokio::test]
+async fn a_job_commits_from_the_tables_one_place_once_another_process_has_left_it() {
+    let world = World::new(4);
+    let beat_ms = Clock::now_ms(&*world.clock);
+    let other = Holder { id: "other".into(), role: Role::Command, host: "elsewhere".into(), pid: 1, beat_ms };
+    world.journal.claim(&other, &[]).await.unwrap();
+    let plan = world.lake.plan(4);
+    let theirs = Job {
+        id: JobId("theirs".into()),
+        kind: Kind::Rewrite,
+        plan: Plan { inputs: vec![], ..plan.clone() },
+        state: JobState::Requested,
+        holder: other.id.clone(),
+        requested_ms: beat_ms,
+        changed_ms: beat_ms,
+        cancel: false,
+        note: String::new(),
+        numbers: Numbers::default(),
+    };
+    assert!(world.journal.request(&theirs, &[]).await.unwrap());
+    assert!(world.journal.take_place(&other.id, &theirs.id, &[]).await.unwrap());
+    let act = world.act().await;
+    assert_eq!(act.run(&plan, None).await.verdict, Verdict::Committed);
+    // the other gives no sign of life, and is dead then
+    assert!(Clock::now_ms(&*world.clock) - beat_ms > 30_000, "the place was not waited for");
+    let jobs = world.journal.jobs(Query::Latest(9)).await.unwrap();
+    let own: Vec<_> = jobs.iter().filter(|j| j.id != theirs.id).map(|j| (j.state, j.numbers.tries)).collect();
+    assert_eq!(own, [(JobState::Committed, 1)], "nothing was tried meanwhile");
+}
+
+#[tokio::test]
+async fn a_process_that_was_taken_for_dead_leases_nothing_until_it_is_entered_again() {
+    let world = World::new(4);
+    let act = world.act().await;
+    let [own]: [Holder; 1] = world.journal.holders().await.unwrap().try_into().unwrap();
+    let other = Holder { id: "other".into(), role: Role::Command, host: "elsewhere".into(), pid: 1, beat_ms: own.beat_ms };
+    world.journal.claim(&other, std::slice::from_ref(&own.id)).await.unwrap();
+    assert_eq!(act.run(&world.lake.plan(4), None).await.verdict, Verdict::Committed);
+    let ids = async || world.journal.holders().await.unwrap().into_iter().map(|h| h.id).collect::<Vec<_>>();
+    assert!(ids().await.contains(&own.id));
+
+    // another serves by now: this one does nothing more
+    world.journal.claim(&Holder { role: Role::Serve, ..other.clone() }, std::slice::from_ref(&own.id)).await.unwrap();
+    let refused = act.run(&world.lake.plan(2), None).await;
+    assert!(matches!(&refused.verdict, Verdict::Failed { error } if error.contains("in use by another `serve`")), "{:?}", refused.verdict);
+    assert_eq!(refused.job, None);
+
+    // one that has left stays away
+    world.journal.release(&other.id).await.unwrap();
+    act.leave().await.unwrap();
+    act.beat().await.unwrap();
+    assert_eq!(ids().await, Vec::<String>::new());
 }

@@ -17,7 +17,7 @@ async fn a_plan_becomes_a_snapshot_with_the_same_rows() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let watcher = {
         let seen = Arc::clone(&seen);
-        Arc::new(move |p: Progress| seen.lock().unwrap().push(p.rows))
+        Arc::new(move |p: Progress| seen.lock().unwrap().push((p.rows, p.proven)))
     };
     let result = act.run(&world.lake.plan(4), Some(watcher)).await;
     assert_eq!(result.verdict, Verdict::Committed);
@@ -27,7 +27,7 @@ async fn a_plan_becomes_a_snapshot_with_the_same_rows() {
     assert_eq!((n.tries, n.conflicts, n.wasted_bytes, n.path), (1, 0, 0, Some(Path::ReEncode)));
     assert_eq!((n.millis, n.gb_hours), (40, 40.0 / 3_600_000.0));
     assert_eq!(n.proof.as_ref().map(|p| p.rows), Some(11));
-    assert_eq!(*seen.lock().unwrap(), vec![2, 5, 8, 11]);
+    assert_eq!(*seen.lock().unwrap(), vec![(2, false), (5, false), (8, false), (11, false), (11, true)]);
     assert_eq!(world.lake.with(|s| s.data_files()), 2);
     let job = world.journal.job(result.job.as_ref().unwrap()).await.unwrap().unwrap();
     assert_eq!((job.state, job.numbers), (JobState::Committed, n.clone()));

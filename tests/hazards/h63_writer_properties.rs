@@ -4,11 +4,15 @@
 use std::sync::Arc;
 
 use afterwrite::lake::Error;
-use arrow_array::{ArrayRef, Int64Array, StringArray};
+use afterwrite::lake::iceberg::{rewrite, verify};
+use afterwrite::model::plan::{AttemptId, Path};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use iceberg::spec::PrimitiveType;
-use parquet::basic::Encoding;
-use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::basic::{Compression, Encoding};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataReader};
+use parquet::file::properties::WriterProperties;
 
+use crate::reading::{Free, Lake as Reading};
 use crate::rewrite::support::{Lake, MEMORY, Read, codec, noise, primitive};
 
 const ROWS: i64 = 30_000;
@@ -119,6 +123,40 @@ async fn h63_statistics_can_be_switched_off_for_a_column() {
     let read = written(&[("write.parquet.stats-enabled.column.s", "false")]).await;
     assert!(chunks(&read, 0).all(|chunk| chunk.statistics().is_some()));
     assert!(chunks(&read, 1).all(|chunk| chunk.statistics().is_none()));
+}
+
+/// A rewrite of two files of one healthy row group each, by the way that it chooses.
+async fn chosen(properties: &[(&str, &str)]) -> (Path, ParquetMetaData) {
+    let mut lake = Reading::id_v();
+    lake.properties.extend(properties.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
+    for file in 0..2i64 {
+        let ids = Int64Array::from_iter_values((0..130_000).map(|n| n * 7919 + file));
+        let rows = RecordBatch::try_new(lake.arrow(), vec![Arc::new(ids), Arc::new(StringArray::from(vec!["v"; 130_000]))]).unwrap();
+        lake.append_batch(1, &rows, WriterProperties::builder().set_compression(Compression::SNAPPY).build());
+    }
+    let (table, plan) = (lake.table().await, lake.plan());
+    let written = rewrite::run(&table, &plan, &AttemptId("a1".into()), &Free).await.unwrap();
+    verify::run(&table, &plan, &written).await.unwrap();
+    let [output] = written.outputs.as_slice() else { panic!("{:?}", written.outputs) };
+    let file = std::fs::File::open(output.path.strip_prefix("file://").unwrap()).unwrap();
+    (written.path, ParquetMetaDataReader::new().parse_and_finish(&file).unwrap())
+}
+
+#[tokio::test]
+async fn h63_row_groups_are_copied_only_where_the_tables_properties_allow() {
+    let statistics = |footer: &ParquetMetaData| footer.row_groups().iter().filter(|g| g.column(1).statistics().is_some()).count();
+    let (path, footer) = chosen(&[]).await;
+    assert_eq!((path, footer.num_row_groups(), statistics(&footer)), (Path::Splice, 2, 2));
+
+    let (path, footer) = chosen(&[("write.parquet.row-group-size-bytes", "262144")]).await;
+    let sizes: Vec<i64> = footer.row_groups().iter().map(|group| group.compressed_size()).collect();
+    assert!(path == Path::ReEncode && sizes.len() > 2 && sizes.iter().all(|size| *size <= 262_144 * 3 / 2), "{path:?}: {sizes:?}");
+
+    let (path, footer) = chosen(&[("write.parquet.stats-enabled.column.v", "false")]).await;
+    assert_eq!((path, statistics(&footer)), (Path::ReEncode, 0));
+
+    let (path, footer) = chosen(&[("write.parquet.compression-codec", "gzip")]).await;
+    assert_eq!((path, codec(footer.row_group(0).column(0).compression())), (Path::RePack, "GZIP".into()));
 }
 
 #[tokio::test]

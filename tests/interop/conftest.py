@@ -5,10 +5,11 @@ os.environ["TZ"] = "UTC"
 time.tzset()
 
 import pytest
+from pyiceberg.manifest import FileFormat, ManifestContent
 
 import engines
+import files
 import flink as flink_engine
-import java
 import trino as trino_engine
 
 
@@ -74,8 +75,6 @@ def spark_jvm(scratch):
 
 @pytest.fixture(scope="session")
 def trino_server(scratch):
-    if java.java25() is None:
-        pytest.skip("Trino needs a Java 25 under /usr/lib/jvm")
     engine = trino_engine.Trino(scratch)
     yield engine
     engine.stop()
@@ -91,16 +90,22 @@ def flink(scratch):
 class Lab:
     """One home with every engine on it."""
 
-    def __init__(self, home, spark):
+    def __init__(self, home, spark, pyiceberg=None, duckdb=None, config=None):
         self.home = home
         self.spark = spark
-        self.pyiceberg = engines.PyIceberg(home)
-        self.duckdb = engines.DuckDB(home)
-        self.afterwrite = engines.Afterwrite(home.config())
+        self.pyiceberg = pyiceberg or engines.PyIceberg(home)
+        self.duckdb = duckdb or engines.DuckDB(home)
+        self.afterwrite = engines.Afterwrite(config or home.config())
 
     def digests(self, table, confirm, snapshot=None):
         """What every asked reader sees; Spark is the oracle and always asked."""
         return {name: getattr(self, name).digest(table, snapshot) for name in ("spark", *confirm)}
+
+    def parquet(self, table):
+        """The table's Parquet files on this machine."""
+        loaded = self.pyiceberg.catalog.load_table(table)
+        entries = [e for m in loaded.current_snapshot().manifests(loaded.io) if m.content == ManifestContent.DATA for e in m.fetch_manifest_entry(loaded.io)]
+        return {"/" + e.data_file.file_path.removeprefix("file:").lstrip("/") for e in entries if e.data_file.file_path.startswith("file:") and e.data_file.file_format == FileFormat.PARQUET}
 
     def prove(self, table, confirm=("pyiceberg", "duckdb"), before_confirm=None, landed=None):
         """Compacts and checks that every reader sees the same rows as before, now and in the past.
@@ -111,9 +116,13 @@ class Lab:
         head = self.spark.snapshots(table)[-1]["snapshot_id"]
         before = self.digests(table, confirm if before_confirm is None else before_confirm)
         assert len(set(before.values())) == 1, f"the readers disagree before the compaction: {before}"
+        inputs = self.parquet(table)
         results = self.afterwrite.compact(table)
+        outputs = self.parquet(table)
         done = [r for r in results if r.get("snapshot_id")]
         assert done if landed is None else len(done) == landed, results
+        lost = files.lost(inputs - outputs, outputs - inputs)
+        assert not lost, f"all inputs tell of their columns what the outputs do not: {lost}, by {results}"
         after = self.digests(table, confirm)
         assert set(after.values()) == set(before.values()), f"before {before}, after {after}, by {results}"
         assert self.spark.digest(table, head) == before["spark"], "the past changed"

@@ -80,7 +80,7 @@ class Spark:
         from pyspark.sql import SparkSession
 
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-        jars = sorted(glob.glob(str(JARS / "spark" / "*.jar")))
+        jars = sorted(glob.glob(str(JARS / "spark" / "*.jar")) + glob.glob(str(JARS / "aws" / "*.jar")))
         # on the class path, not in spark.jars: tests call Iceberg's classes through the gateway
         # short work: what the second compiler gains is less than what it takes
         flags = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -105,7 +105,7 @@ class Spark:
         self.session.sparkContext.setLogLevel("ERROR")
         self.homes = {}
 
-    def open(self, home, uri=None):
+    def open(self, home, uri=None, properties=None):
         """The name under which Spark knows the home's catalog; its rows carry the same name."""
         key = (str(home.folder), uri)
         if key not in self.homes:
@@ -122,6 +122,7 @@ class Spark:
                 ".jdbc.init-catalog-tables": "true",
                 ".clients": "1",
                 ".cache-enabled": "false",
+                **{f".{key}": value for key, value in (properties or {}).items()},
             }
             for name, value in settings.items():
                 session.conf.set(f"spark.sql.catalog.{home.name}{name}", value)
@@ -170,7 +171,7 @@ class PyIceberg:
     def __init__(self, home, uri=None, **properties):
         from pyiceberg.catalog.sql import SqlCatalog
 
-        self.catalog = SqlCatalog(home.name, uri=uri or f"sqlite:///{home.database}?timeout=30", warehouse=f"file://{home.warehouse}", **properties)
+        self.catalog = SqlCatalog(home.name, **{"uri": uri or f"sqlite:///{home.database}?timeout=30", "warehouse": f"file://{home.warehouse}", **properties})
 
     def digest(self, table, snapshot=None):
         return _digest(self.catalog.load_table(table).scan(snapshot_id=snapshot).to_arrow())
@@ -235,29 +236,41 @@ elif result is not None and result.description:
 class DuckDB:
     """DuckDB as a child process: it aborts on some tables, and must not take the tests with it."""
 
-    def __init__(self, home):
+    def __init__(self, home, pointer=None, *setup):
+        """`pointer`: finds a table's metadata where the catalog is no SQLite; `setup`: statements before each."""
         self.home = home
+        self.pointer = pointer or (lambda table: in_sqlite(home, table))
+        self.setup = setup
+
+    def source(self, table):
+        """The table as it is now, to select from."""
+        return f"iceberg_scan('{self.pointer(table)}')"
+
+    def rows(self, text):
+        """What a statement finds, as lists."""
+        [[found]] = self.run(f"SELECT to_json(list(found)) FROM ({text}) found", each=True)
+        return [list(row.values()) for row in json.loads(found)]
 
     def sums(self, table, snapshots):
         """Count and sum of row hashes at each snapshot, computed by DuckDB itself."""
-        location = pointer(self.home, table)
+        location = self.pointer(table)
         query = "SELECT count(*), sum(hash(seen)::HUGEINT) FROM iceberg_scan('{}', snapshot_from_id={}) seen"
         answers = self.run(*(query.format(location, s) for s in snapshots), each=True)
         return {s: tuple(answer) for s, answer in zip(snapshots, answers)}
 
     def run(self, *statements, each=False):
         done = subprocess.run(
-            [sys.executable, "-c", DUCK, json.dumps(statements), *(["each"] if each else [])], capture_output=True, text=True, timeout=600, cwd=os.path.dirname(__file__)
+            [sys.executable, "-c", DUCK, json.dumps([*self.setup, *statements]), *(["each"] if each else [])], capture_output=True, text=True, timeout=600, cwd=os.path.dirname(__file__)
         )
         assert done.returncode == 0, f"duckdb: {statements}\n{done.stderr}"
-        return tuple(json.loads(done.stdout)) if done.stdout.strip() else None
+        return tuple(json.loads(done.stdout)[len(self.setup) if each else 0 :]) if done.stdout.strip() else None
 
     def digest(self, table, snapshot=None):
         at = f", snapshot_from_id={snapshot}" if snapshot else ""
-        return self.run(f"SELECT * FROM iceberg_scan('{pointer(self.home, table)}'{at})")
+        return self.run(f"SELECT * FROM iceberg_scan('{self.pointer(table)}'{at})")
 
 
-def pointer(home, table):
+def in_sqlite(home, table):
     """The current metadata location, straight from the catalog's database."""
     import sqlite3
 

@@ -11,12 +11,12 @@ OPENS = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("ni
 
 class Flink:
     def __init__(self, scratch):
-        command = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *OPENS, "-cp", java.classes("flink"), "afterwrite.interop.FlinkWriter"]
+        command = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *OPENS, "-cp", f"{java.classes('flink')}:{java.CACHE}/jars/aws/*", "afterwrite.interop.FlinkWriter"]
         self.child = java.Child(command, scratch / "flink.log")
 
-    def open(self, home, table, keys=(), sink="v2", uri=None):
+    def open(self, home, table, keys=(), sink="v2", uri=None, properties=None):
         """A job that writes to an existing table; with `keys` it upserts."""
-        self.child.ask(do="open", table=table, keys=list(keys), sink=sink, catalog=catalog(home, uri))
+        self.child.ask(do="open", table=table, keys=list(keys), sink=sink, catalog={**catalog(home, uri), **(properties or {})})
         return Job(self.child, table)
 
     def follow(self, home, table, snapshot):

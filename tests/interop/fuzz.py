@@ -1,7 +1,8 @@
-"""Random tables as pyarrow writes them: types, nulls, nesting, dictionaries that overlap, grow and fall back, encodings by column."""
+"""Random tables as pyarrow and parquet-rs write them: types, nulls, nesting, dictionaries that overlap, grow and fall back, encodings by column."""
 
 import decimal
 import itertools
+import os
 import random
 
 import pyarrow as pa
@@ -98,13 +99,18 @@ def leaf(kind, number):
     return text.encode() if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else text
 
 
-def write(path, schema, seed, file, rows):
-    """One file with random options; answers what they are."""
+def made(schema, seed, file, rows):
+    """The rows of one file, and what its layout is drawn from."""
     values = Values(seed, file)
-    rng = values.rng
     rid = pa.array(range(file * 1_000_000, file * 1_000_000 + rows), type=pa.int64())
-    table = pa.Table.from_arrays([rid, *(values.array(f.type, rows, f.nullable) for f in list(schema)[1:])], schema=schema)
+    return pa.Table.from_arrays([rid, *(values.array(f.type, rows, f.nullable) for f in list(schema)[1:])], schema=schema), values.rng
+
+
+def write(path, schema, seed, file, rows, plain=False):
+    """One file with random options; answers what they are. `plain`: no other encodings but dictionaries."""
+    table, rng = made(schema, seed, file, rows)
     dictionary, encodings = columns(rng, schema)
+    encodings = None if plain else encodings
     how = {
         "compression": "brotli" if rng.random() < 0.05 else rng.choice(CODECS), "version": rng.choice(["2.6", "2.4"]), "data_page_version": rng.choice(["1.0", "1.0", "2.0"]),
         "data_page_size": rng.choice([1 << 20, 1 << 20, 40_000]), "row_group_size": rng.choice([1 << 20, 1 << 20, 2500]), "write_page_index": rng.random() < 0.7,
@@ -113,6 +119,30 @@ def write(path, schema, seed, file, rows):
     }
     pq.write_table(table, path, **how)
     return f"pyarrow {how}"
+
+
+RUST_CODECS = ["ZSTD(1)", "ZSTD(1)", "SNAPPY", "GZIP(6)", "LZ4_RAW", "UNCOMPRESSED"]
+
+
+def write_rust(child, path, schema, seed, file, rows, plain=False):
+    """The same by parquet-rs, a child that is told the layout."""
+    table, rng = made(schema, seed, file, rows)
+    arrow = f"{path}.arrow"
+    with pa.OSFile(arrow, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    how = {
+        "compression": "BROTLI(1)" if rng.random() < 0.05 else rng.choice(RUST_CODECS), "version": 1 if plain else rng.choice([1, 2]), "page_rows": rng.choice([20_000, 20_000, 1300]),
+        "page_size": rng.choice([1 << 20, 1 << 20, 20_000]), "batch": rng.choice([1024, 100]), "dictionary_size": rng.choice([1 << 20, 1 << 20, 3000]),
+        "group_rows": rng.choice([1 << 20, 1 << 20, 2500]), "statistics": rng.choice(["page", "page", "chunk", "none"]), "offset_index": rng.random() < 0.8,
+        "truncate": rng.choice([None, 8, 64]), "coerce": rng.random() < 0.5,
+    }
+    leaves = [
+        {"dictionary": rng.random() < 0.65, "encoding": rng.choice(_encodings(kind)) if rng.random() < 0.5 and not plain else None, "bloom": rng.random() < 0.1}
+        for _, kind in _leaves(schema, store_decimal_as_integer=True)
+    ]
+    child.ask(**{"from": arrow, "to": path, **how, "columns": leaves})
+    os.unlink(arrow)
+    return f"parquet-rs {how} {leaves}"
 
 
 def columns(rng, schema):
@@ -137,9 +167,9 @@ def _encodings(kind):
     return ["PLAIN", "BYTE_STREAM_SPLIT"]
 
 
-def _leaves(schema):
+def _leaves(schema, **how):
     """Path and physical type of every leaf, by the file that pyarrow would write."""
     sink = pa.BufferOutputStream()
-    pq.write_table(schema.empty_table(), sink, store_decimal_as_integer=False)
+    pq.write_table(schema.empty_table(), sink, **how)
     found = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
     return [(found.column(i).path, found.column(i).physical_type) for i in range(len(found))]

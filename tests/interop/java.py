@@ -24,10 +24,10 @@ def spark_jars():
 
 
 def java25():
-    """A Java 25 of the system, which Trino needs: `None` where there is none."""
-    for program in sorted(glob.glob("/usr/lib/jvm/*25*/bin/java")):
-        return program
-    return None
+    """A Java 25, which Trino needs: the system's, or the one that `tests/run` installed."""
+    found = [*sorted(glob.glob("/usr/lib/jvm/*25*/bin/java")), *glob.glob(f"{CACHE}/java25/lib/python3*/site-packages/*/jre/bin/java")]
+    assert found, "Trino needs a Java 25: run tests/run, which installs one"
+    return found[0]
 
 
 class Child:

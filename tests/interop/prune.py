@@ -8,24 +8,43 @@ import random
 import duckdb
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from pyiceberg.expressions import EqualTo, GreaterThan, LessThan
 
+import batches
 import files
 
 
-def check(lab, table, trino=None, spark=True):
+def check(lab, table, trino=None):
     """Every flat column of the table's files: counts of chosen values, and of what lies below and above them."""
     paths = [f["file_path"].removeprefix("file:").replace("///", "/") for f in lab.spark.files(table)]
-    rows = [files.read(path) for path in paths]
-    wanted = {}
-    for name in (f.name for f in rows[0].schema if not f.type.num_fields):
-        values = [v for part in rows for v in part[name].to_pylist()]
-        wanted[name] = {value: count(values, value) for value in chosen(values)}
+    wanted = counted([files.read(path) for path in paths])
     duck(paths, wanted)
     arrow(paths, wanted)
-    for told, ask in sql_readers(lab, table, paths, trino, spark):
-        for name, counts in wanted.items():
-            if len(counts) > 1:
-                assert ask(counting(name, counts)) == numbered(counts), f"{told} prunes live rows of {name}"
+    through_tables(lab, table, wanted, trino)
+    # Spark's own reader prunes pages by their index; in batches it knows no split bytes
+    split = set().union(*(batches.having(path, lambda chunk: "BYTE_STREAM_SPLIT" in chunk.encodings) for path in paths))
+    lab.spark.session.conf.set("spark.sql.parquet.enableVectorizedReader", str(not split).lower())
+    lab.spark.session.read.parquet(*map(str, paths)).createOrReplaceTempView("files_of_table")
+    by_sql("Spark on the files", "files_of_table", wanted, spark_asks(lab))
+
+
+def through_tables(lab, table, wanted, trino=None):
+    """The readers that find the files in the table: these prune manifests and files by their bounds, too."""
+    scans(lab.pyiceberg.catalog.load_table(table), wanted)
+    by_sql("DuckDB", lab.duckdb.source(table), wanted, lab.duckdb.rows, within=True)
+    # row groups, dictionaries and bloom filters, by Iceberg's reader
+    by_sql("Spark", f"{lab.spark.catalog}.{table}", wanted, spark_asks(lab))
+    if trino:
+        by_sql("Trino", table.rsplit(".", 1)[1], wanted, lambda text: trino.sql(text.replace("AS TIMESTAMP)", "AS TIMESTAMP(6))"))[1])
+
+
+def counted(tables):
+    """By flat column, and by chosen value, how many rows are equal to, below and above it."""
+    wanted = {}
+    for name in (f.name for f in tables[0].schema if not f.type.num_fields):
+        values = [v for part in tables for v in part[name].to_pylist()]
+        wanted[name] = {value: count(values, value) for value in chosen(values)}
+    return wanted
 
 
 def chosen(values):
@@ -55,21 +74,38 @@ def count(values, value):
 SIGNS = "=<>"
 
 
-def predicates(counts):
-    """At the bounds and just inside them, with the rows that each must find: a few, since engines take their time for each."""
-    lowest, highest, *_ = counts
-    return [(value, sign, counts[value][sign]) for value, sign in [(lowest, "="), (lowest, ">"), (highest, "="), (highest, "<")]]
+def predicates(wanted, within=True):
+    """At the bounds and, if asked, just inside them, with the rows that each must find: a few, since engines take their time for each."""
+    for name, counts in wanted.items():
+        if len(counts) > 1:
+            lowest, highest, *_ = counts
+            signs = [(lowest, "="), (highest, "="), *([(lowest, ">"), (highest, "<")] if within else [])]
+            yield from ((name, value, sign, counts[value][sign]) for value, sign in signs)
 
 
-def counting(name, counts):
+def by_sql(reader, source, wanted, ask, within=False):
     """One statement with a scan for each count, so that each pushes its own predicate down."""
-    nan = lambda value: f" AND NOT {name} = CAST('NaN' AS DOUBLE)" if isinstance(value, float) else ""  # noqa: E731
-    parts = [f"SELECT {i} AS i, count(*) AS n FROM {{source}} WHERE {name} {sign} {literal(value)}{nan(value)}" for i, (value, sign, _) in enumerate(predicates(counts))]
-    return " UNION ALL ".join(parts)
+    nan = lambda name, value: f" AND NOT {name} = CAST('NaN' AS DOUBLE)" if isinstance(value, float) else ""  # noqa: E731
+    asked = list(predicates(wanted, within))
+    assert asked, "there is nothing to ask for"
+    parts = [f"SELECT {i} AS i, count(*) AS n FROM {source} WHERE {name} {sign} {literal(value)}{nan(name, value)}" for i, (name, value, sign, _) in enumerate(asked)]
+    found = {i: n for i, n in ask(" UNION ALL ".join(parts))}
+    for i, (name, value, sign, rows) in enumerate(asked):
+        assert found[i] == rows, f"{reader} finds {found[i]} rows where {name} {sign} {value!r}, not {rows}"
 
 
-def numbered(counts):
-    return {i: found for i, (_, _, found) in enumerate(predicates(counts))}
+def spark_asks(lab):
+    return lambda text: [(r["i"], r["n"]) for r in lab.spark.sql(text).collect()]
+
+
+def scans(table, wanted):
+    """PyIceberg, which leaves out manifests and files by their bounds, and row groups by Arrow."""
+    kinds = {"=": EqualTo, "<": LessThan, ">": GreaterThan}
+    for name, value, sign, rows in predicates(wanted):
+        at = value.replace(tzinfo=None).isoformat() if isinstance(value, dt.datetime) else value
+        found = table.scan(row_filter=kinds[sign](name, at), selected_fields=(name,)).to_arrow()
+        seen = sum(v is not None and v == v for v in found[name].to_pylist())
+        assert seen == rows, f"PyIceberg finds {seen} rows where {name} {sign} {value!r}, not {rows}"
 
 
 def literal(value):
@@ -108,21 +144,3 @@ def arrow(paths, wanted):
             field, scalar = ds.field(name), pc.scalar(value)
             found = {"=": source.count_rows(filter=field == scalar), "<": source.count_rows(filter=field < scalar), ">": source.count_rows(filter=field > scalar)}
             assert found == counted, f"pyarrow prunes live rows of {name} at {value!r}"
-
-
-def sql_readers(lab, table, paths, trino, spark):
-    """Engines asked by SQL, with the name of the source to put in."""
-    def through(source, ask):
-        return lambda text: ask(text.replace("{source}", source))
-
-    def spark_counts(text):
-        return {r["i"]: r["n"] for r in lab.spark.sql(text).collect()}
-
-    if spark:
-        # Iceberg's reader prunes files, row groups, dictionaries and bloom filters; Spark's own prunes pages by their index
-        yield "Spark on the table", through(f"lake.{table}", spark_counts)
-        lab.spark.session.read.parquet(*[str(p) for p in paths]).createOrReplaceTempView("files_of_table")
-        yield "Spark on the files", through("files_of_table", spark_counts)
-    if trino:
-        exact = lambda text: text.replace("AS TIMESTAMP)", "AS TIMESTAMP(6))")  # noqa: E731
-        yield "Trino", through(table, lambda text: {i: n for i, n in trino.sql(exact(text))[1]})

@@ -6,10 +6,10 @@ import json
 import os
 import pathlib
 import re
-import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -20,18 +20,50 @@ TABLES = ["orders", "lineitem"]
 
 
 def play(folder, *words):
-    done = subprocess.run([os.environ["AFTERWRITE_BIN"], "demo", "--dir", str(folder), *words], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(demo_command(folder, *words), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
+def demo_command(folder, *words):
+    return [os.environ["AFTERWRITE_BIN"], "demo", "--dir", str(folder), *words]
+
+
+def wants_to_run(process):
+    """Whether any of its threads runs, waits for a core, or for a disk."""
+    states = []
+    for thread in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
+        try:
+            states.append((thread / "stat").read_text().rpartition(")")[2].split()[0])
+        except OSError:  # it has just ended
+            pass
+    return not {"R", "D"}.isdisjoint(states)
+
+
+def play_timed(folder, *words):
+    """The demo's output; the seconds that it computed, that it wanted nothing of the machine, and that it took."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        began = last = time.monotonic()
+        process, idle = subprocess.Popen(demo_command(folder, *words), stdout=out, stderr=err), 0.0
+        while True:
+            idles = not wants_to_run(process)
+            pid, status, used = os.wait4(process.pid, os.WNOHANG)
+            now = time.monotonic()
+            idle, last = idle + (now - last if idles else 0), now
+            if pid:
+                break
+            assert now - began < 300, "the demo does not end"
+            time.sleep(0.02)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0), err.seek(0)
+        assert process.returncode == 0, err.read()
+        return out.read(), used.ru_utime + used.ru_stime, idle, last - began
+
+
 @pytest.fixture(scope="module")
 def demo(scratch):
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    report = json.loads(play(scratch / "demo", "--json"))
-    wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return engines.Home(scratch / "demo", name="demo"), report, (cpu, wall)
+    report, *times = play_timed(scratch / "demo", "--json")
+    return engines.Home(scratch / "demo", name="demo"), json.loads(report), times
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +84,11 @@ def test_every_engine_reads_the_same_rows_with_and_without(demo, readers, table)
 
 
 def test_it_takes_less_than_a_minute(demo):
-    """Of one core, and what it waits beside that: other tests have the machine too."""
-    cpu, wall = demo[2]
-    print(f"the demo took {cpu:.0f} s of one core, {wall:.0f} s in all")
-    assert cpu < 60 and wall < 240
+    """On a machine of its own. Other tests have this one too, so what it waited for them is left out: it takes no longer than
+    what all its threads compute, one after the other, and the time in which none of them has anything to do."""
+    computed, idle, wall = demo[2]
+    print(f"the demo computed {computed:.1f} s, had nothing to do for {idle:.1f} s, and took {wall:.1f} s")
+    assert min(computed + idle, wall) < 60
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -70,34 +103,53 @@ def test_every_compaction_left_the_rows_as_they_were(demo, readers, table):
         changed = [r["snapshot_id"] for r in replaces if sums[r["parent_id"]] != sums[r["snapshot_id"]]]
         assert changed == [], f"{name} sees other rows after these compactions"
         assert all(sums[r["snapshot_id"]] != sums[first] for r in replaces), "the sums tell no rows apart"
-    spark_sees_no_change(readers["spark"], f"with_afterwrite.{table}", first, replaces)
+    spark_sees_no_change(readers, f"with_afterwrite.{table}", first, replaces)
 
 
-def spark_sees_no_change(spark, table, first, replaces):
-    """The partitions that each compaction touched, since whole tables take Spark long; and the whole, in the first and last."""
-    touched = partitions(spark, table)
-    ends = {replaces[0]["snapshot_id"], replaces[-1]["snapshot_id"]}
-    start = {where: spark.sums(table, [first], where)[first] for where in {*touched.values(), "true"}}
+def spark_sees_no_change(readers, table, first, replaces):
+    """Of each compaction, the partitions in which any live file differs, since whole tables take Spark long: in all others every
+    file, with the deletes that reach it, is the same before and after it."""
+    spark = readers["spark"]
+    live = live_files(readers["pyiceberg"], table, sorted({s for r in replaces for s in (r["parent_id"], r["snapshot_id"])}))
+    start = {}
     for replace in replaces:
         before, after = replace["parent_id"], replace["snapshot_id"]
-        for where in {touched[after]} | ({"true"} if after in ends else set()):
-            sums = spark.sums(table, [before, after], where)
-            assert sums[before] == sums[after], f"Spark sees other rows after {after} where {where}"
-            assert sums[after] != start[where], "the sums tell no rows apart"
+        differ = live[before] ^ live[after]
+        assert differ, f"{after} replaced nothing"
+        where = " OR ".join(sorted({in_month(partition) for *_, partition in differ}))
+        if where not in start:
+            start[where] = spark.sums(table, [first], where)[first]
+        sums = spark.sums(table, [before, after], where)
+        assert sums[before] == sums[after], f"Spark sees other rows after {after} where {where}"
+        assert sums[after] != start[where], "the sums tell no rows apart"
 
 
-def partitions(spark, table):
-    """Each snapshot's predicate on the months whose files it added or took away."""
-    entries = spark.sql(f"SELECT snapshot_id, data_file FROM {spark.catalog}.{table}.all_entries WHERE status <> 0")
-    by_month = "partition" in entries.schema["data_file"].dataType.names
-    found = {}
-    for row in entries.selectExpr("snapshot_id", "data_file.partition AS at" if by_month else "NULL AS at").distinct().collect():
-        found.setdefault(row["snapshot_id"], set()).add(in_month(row["at"]) if by_month else "true")
-    return {snapshot: " OR ".join(sorted(parts)) for snapshot, parts in found.items()}
+def live_files(pyiceberg, table, snapshots):
+    """At each snapshot, every live data and delete file with all that says to which rows it stands, its partition last."""
+    loaded, of_manifest, found = pyiceberg.catalog.load_table(table), {}, {}
+    for snapshot in snapshots:
+        entries = []
+        for manifest in loaded.snapshot_by_id(snapshot).manifests(loaded.io):
+            if manifest.manifest_path not in of_manifest:
+                live = manifest.fetch_manifest_entry(loaded.io, discard_deleted=True)
+                of_manifest[manifest.manifest_path] = [described(entry, manifest.partition_spec_id, loaded.specs()) for entry in live]
+            entries += of_manifest[manifest.manifest_path]
+        found[snapshot] = set(entries)
+        assert len(found[snapshot]) == len(entries), f"a file is listed twice at {snapshot}"
+    return found
+
+
+def described(entry, spec_id, specs):
+    file, fields = entry.data_file, specs[spec_id].fields
+    partition = tuple((field.name, file.partition[at]) for at, field in enumerate(fields))
+    sizes = (file.record_count, file.file_size_in_bytes)
+    return (entry.sequence_number, entry.file_sequence_number, file.content, file.file_path, spec_id, *sizes, partition)
 
 
 def in_month(partition):
-    [(field, month)] = partition.asDict().items()
+    if not partition:
+        return "true"
+    [(field, month)] = partition
     start = lambda m: dt.date(1970 + m // 12, m % 12 + 1, 1)  # noqa: E731
     return "({0} >= DATE'{1}' AND {0} < DATE'{2}')".format(field.removesuffix("_month"), start(month), start(month + 1))
 

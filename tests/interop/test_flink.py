@@ -5,8 +5,10 @@ import time
 import pytest
 
 import engines
+import prune
 from sidecar import Sidecar
 
+ALL = ("trino", "duckdb", "pyiceberg")
 MERGE_KEYS = ("id", "region")
 
 
@@ -39,16 +41,17 @@ def test_upserts_are_compacted_between_checkpoints_of_a_running_job(lab, flink, 
         deletes += int(summary.get("added-equality-delete-files", 0))
         if step in (2, 5):
             assert spark_rows(lab, table) == rows_after(step + 1)
-            lab.prove(f"db.{table}", confirm=("trino",), landed=3)
+            lab.prove(f"db.{table}", confirm=ALL, before_confirm=("trino",), landed=3)
             assert spark_rows(lab, table) == rows_after(step + 1)
     assert deletes == 18, "every checkpoint deletes by key in three partitions"
     job.delete([(0, "r0", None, None), (5, "r2", None, None)])
     job.close()
     expected = [row for row in rows_after(6) if row[0] not in (0, 5)]
     assert spark_rows(lab, table) == expected
-    lab.prove(f"db.{table}", confirm=("trino", "duckdb", "pyiceberg"), before_confirm=("trino",))
+    lab.prove(f"db.{table}", confirm=ALL, before_confirm=("trino",))
     assert spark_rows(lab, table) == expected
     assert lab.spark.files(f"db.{table}", "delete_files") == [], "deletes that cover nothing go with the data they covered"
+    prune.check(lab, f"db.{table}", trino)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 import pyarrow as pa
 import pytest
@@ -72,7 +73,51 @@ def test_a_commit_of_spark_is_told_by_the_jar(spark, sidecar):
 
 def test_h103_a_table_made_from_a_query_is_known_although_the_report_comes_before_its_commit(spark, sidecar):
     spark.sql(f"CREATE TABLE lake.db.queried USING iceberg PARTITIONED BY (region) {PROPERTIES} AS SELECT id, if(id % 2 = 0, 'eu', 'us') region FROM range(10)")
-    heard.until_known(sidecar, "db.queried", REGIONS, head(spark, "db.queried"))
+    # a query that takes long is looked for ever more seldom
+    heard.until_known(sidecar, "db.queried", REGIONS, head(spark, "db.queried"), seconds=70)
+
+
+def staged_delete(spark, table, region):
+    """A transaction of Iceberg's own API whose delete is staged, and thereby reported, and not committed yet."""
+    jvm = spark.session._jvm
+    loaded = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark.session._jsparkSession, f"lake.{table}")
+    transaction = loaded.newTransaction()
+    transaction.newDelete().deleteFromRowFilter(jvm.org.apache.iceberg.expressions.Expressions.equal("region", region)).commit()
+    return transaction
+
+
+def test_h103_a_commit_two_seconds_after_its_report_is_known_without_a_poll(spark, sidecar):
+    spark.sql(f"CREATE TABLE lake.db.reported (id BIGINT, region STRING) USING iceberg PARTITIONED BY (region) {PROPERTIES}")
+    insert(spark, "db.reported", 0)
+    before = head(spark, "db.reported")
+    heard.until_known(sidecar, "db.reported", REGIONS, before)
+    told = heard.door(sidecar, "/v1/commits")
+    transaction = staged_delete(spark, "db.reported", "eu")
+    # the report was heard and looked after, and there is nothing yet
+    engines.wait_until(lambda: heard.door(sidecar, "/v1/commits")["accepted"] == told["accepted"] + 1)
+    time.sleep(2)
+    assert head(spark, "db.reported") == before
+    assert heard.partitions(sidecar, "db.reported") == heard.at(REGIONS, before)
+    transaction.commitTransaction()
+    assert head(spark, "db.reported") != before
+    heard.until_known(sidecar, "db.reported", ["us"], head(spark, "db.reported"), seconds=15)
+    after = heard.door(sidecar, "/v1/commits")
+    assert after["received"] == told["received"] + 1, "nothing was told after the commit"
+    assert (after["parked"], after["dropped"]) == (told["parked"], told["dropped"])
+
+
+def test_h103_a_report_of_a_commit_that_never_happens_is_let_go_in_silence(spark, sidecar):
+    spark.sql(f"CREATE TABLE lake.db.abandoned (id BIGINT, region STRING) USING iceberg PARTITIONED BY (region) {PROPERTIES}")
+    insert(spark, "db.abandoned", 0)
+    before = head(spark, "db.abandoned")
+    heard.until_known(sidecar, "db.abandoned", REGIONS, before)
+    told = heard.door(sidecar, "/v1/commits")
+    staged_delete(spark, "db.abandoned", "eu")
+    engines.wait_until(lambda: heard.door(sidecar, "/v1/commits")["accepted"] == told["accepted"] + 1)
+    time.sleep(3)
+    assert heard.partitions(sidecar, "db.abandoned") == heard.at(REGIONS, before)
+    after = heard.door(sidecar, "/v1/commits")
+    assert (after["parked"], after["dropped"], after["problem"]) == (told["parked"], told["dropped"], None)
 
 
 def test_commits_of_spark_bring_a_compaction_and_the_rows_stay(spark, sidecar):

@@ -69,7 +69,7 @@ topics = [{listed}]
             line = self.process.stderr.readline()
             assert line, "the sidecar ended before it listened"
             listening.update(re.findall(r"(grpc|http) listens on (?:http://)?(127\.0\.0\.1:\d+)", line))
-        self.server = f"http://{listening['grpc']}"
+        self.server, self.http = f"http://{listening['grpc']}", f"http://{listening['http']}"
         # a pipe that nobody reads would stop the process
         self.said = []
         threading.Thread(target=lambda pipe: self.said.extend(pipe), args=(self.process.stderr,), daemon=True).start()
@@ -250,12 +250,27 @@ def test_two_sidecars_of_one_group_lose_nothing_and_undo_nothing(broker, home, s
             broker.write("shared", [event(home, table, snapshot)], partition)
     engines.wait_until(lambda: [committed for committed, _ in broker.ends("shared", "shared", 4)] == [24] * 4, seconds=120)
     assert first.door()["received"] and second.door()["received"], "both take part"
+    head = lambda table: str(writer.catalog.load_table(f"db.{table}").current_snapshot().snapshot_id)
+    known = lambda table: {*first.partitions(table).values(), *second.partitions(table).values()}
+    engines.wait_until(lambda: all(head(table) in known(table) for table in tables))
     for sidecar in (first, second):
         sidecar.stop()
+    never_twice_at_once(*(sidecar.afterwrite.json("jobs", "--limit", "1000") for sidecar in (first, second)))
     for table in tables:
         assert writer.ids(table) == sorted(list(range(24)) * 3), table
         replaced = no_file_is_replaced_twice(writer, table)
         assert replaced, f"{table} was never compacted"
+
+
+def never_twice_at_once(mine, theirs):
+    """Of jobs of two sidecars on one partition whose times overlap at most one lands."""
+    landed = lambda jobs: [job for job in jobs if job["state"] == "committed"]
+    assert landed(mine) or landed(theirs)
+    for one in landed(mine):
+        for other in landed(theirs):
+            same = (one["table"], one["partition"]) == (other["table"], other["partition"])
+            apart = one["changed_ms"] <= other["created_ms"] or other["changed_ms"] <= one["created_ms"]
+            assert not same or apart, f"{one} and {other}"
 
 
 def append_again(writer, table, round):

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import subprocess
+import time
+import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
@@ -198,6 +200,69 @@ def test_h93_a_staged_snapshot_of_spark(stage, spark):
     assert len(staged) == 1
     spark.sql(f"CALL through.system.cherrypick_snapshot('db.staged', {staged[0][0]})")
     stage.whole("db.staged", 3)
+
+
+def test_h103_a_report_through_the_proxy_two_seconds_before_its_commit(stage, spark):
+    """Spark reports a transaction's operations as they are staged; the sidecar looks, finds nothing, and looks again."""
+    spark.sql("CREATE TABLE through.db.staged_first (id BIGINT, p STRING) USING iceberg PARTITIONED BY (p)")
+    spark.sql("INSERT INTO through.db.staged_first VALUES (1, 'a'), (2, 'b')")
+    head = lambda: str(stage.sql.catalog.load_table("db.staged_first").current_snapshot().snapshot_id)
+    before = head()
+    engines.wait_until(lambda: stage.partitions("db", "staged_first") == {'p="a"': before, 'p="b"': before})
+    reports = lambda: stage.metric("afterwrite_proxy_answers_total", route="report")
+    reported = reports()
+    jvm = spark._jvm
+    table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, "through.db.staged_first")
+    transaction = table.newTransaction()
+    transaction.newDelete().deleteFromRowFilter(jvm.org.apache.iceberg.expressions.Expressions.equal("p", "a")).commit()
+    engines.wait_until(lambda: reports() > reported)
+    time.sleep(2)
+    assert head() == before
+    assert stage.partitions("db", "staged_first") == {'p="a"': before, 'p="b"': before}
+    transaction.commitTransaction()
+    assert head() != before
+    engines.wait_until(lambda: stage.partitions("db", "staged_first") == {'p="b"': head()}, 15)
+
+
+def commit_by_hand(stage, table, more):
+    """A commit that adds a snapshot and asserts something more: the answer, and how long it took."""
+    loaded = stage.pyiceberg().load_table(table)
+    head = loaded.current_snapshot()
+    snapshot = {
+        "snapshot-id": 4711, "parent-snapshot-id": head.snapshot_id, "sequence-number": loaded.metadata.last_sequence_number + 1,
+        "timestamp-ms": int(time.time() * 1000), "manifest-list": head.manifest_list, "summary": {"operation": "append"}, "schema-id": 0,
+    }
+    body = {
+        "requirements": [
+            {"type": "assert-table-uuid", "uuid": str(loaded.metadata.table_uuid)},
+            {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": head.snapshot_id},
+            more,
+        ],
+        "updates": [
+            {"action": "add-snapshot", "snapshot": snapshot},
+            {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 4711},
+        ],
+    }
+    namespace, name = table.split(".")
+    request = urllib.request.Request(f"{stage.url}/v1/namespaces/{namespace}/tables/{name}", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    began = time.monotonic()
+    try:
+        answer = urllib.request.urlopen(request, timeout=60)
+    except urllib.error.HTTPError as error:
+        answer = error
+    return answer.status, json.loads(answer.read()), time.monotonic() - began
+
+
+def test_h93_a_refusal_whose_reason_the_table_shows_is_told_at_once(stage, spark):
+    """Not because the branch has moved: healing would look for 20 s."""
+    spark.sql("CREATE TABLE through.db.evolved (id BIGINT) USING iceberg")
+    spark.sql("INSERT INTO through.db.evolved VALUES (1)")
+    spark.sql("ALTER TABLE through.db.evolved ADD COLUMN v STRING")
+    for more in ({"type": "assert-last-assigned-field-id", "last-assigned-field-id": 1}, {"type": "assert-current-schema-id", "current-schema-id": 0}):
+        status, answer, took = commit_by_hand(stage, "db.evolved", more)
+        assert (status, answer["error"]["type"]) == (409, "CommitFailedException"), answer
+        assert took < 5, f"{more['type']}: {took:.1f} s"
+    stage.whole("db.evolved", 1)
 
 
 def test_h101_names_with_spaces_and_signs(stage, spark):

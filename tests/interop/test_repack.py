@@ -4,6 +4,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import batches
+import files
+import prune
+
 ROWS = 6000
 
 
@@ -17,12 +21,14 @@ def write(lab, table, commits, columns, rows=ROWS):
 def repacked(lab, table, path="re-pack", **how):
     results = lab.prove(f"db.{table}", **how)
     assert {r["path"] for r in results if r.get("snapshot_id")} == {path}, [r.get("path_reason") for r in results]
-    vectorized = lab.spark.digest(f"db.{table}")
-    lab.spark.sql(f"ALTER TABLE lake.db.{table} SET TBLPROPERTIES ('read.parquet.vectorization.enabled'='false')")
-    assert lab.spark.digest(f"db.{table}") == vectorized, "Spark's two readers disagree"
-    for file in lab.spark.files(f"db.{table}"):
-        path = file["file_path"].removeprefix("file:")
-        assert pq.ParquetFile(path, page_checksum_verification=True).read().num_rows == file["record_count"]
+    [file] = lab.spark.files(f"db.{table}")
+    local = file["file_path"].removeprefix("file:")
+    # Spark's names of types, and rows that PyArrow has read with their checksums
+    whole = files.read(local).cast(lab.spark.sql(f"SELECT * FROM lake.db.{table} LIMIT 0").toArrow().schema)
+    assert whole.num_rows == file["record_count"]
+    for way, columns, rows in batches.ways(lab, f"db.{table}", local):
+        assert columns == [f.name for f in whole.schema if way != "Iceberg in batches" or not f.type.num_fields], f"{way} refuses the others"
+        assert rows.equals(whole.select(columns)), f"{way} sees other rows than PyArrow"
     return results
 
 
@@ -47,7 +53,7 @@ def test_spark_writes_flat_columns(lab, codec, dictionary):
     for where in ["many = 'text 12001'", "few = 'v7'", "falls_back = 9100 * 7919", "late IS NOT NULL AND id % 1000 = 0", "d > 98"]:
         counts = []
         for vectorized in ["true", "false"]:
-            lab.spark.sql(f"ALTER TABLE lake.db.{table} SET TBLPROPERTIES ('read.parquet.vectorization.enabled'='{vectorized}')")
+            lab.spark.session.conf.set("spark.sql.iceberg.vectorization.enabled", vectorized)
             counts.append(lab.spark.sql(f"SELECT count(*) FROM lake.db.{table} WHERE {where}").collect()[0][0])
         expected = lab.spark.sql(f"SELECT count(*) FROM (SELECT {FLAT} FROM range({5 * ROWS})) WHERE {where}").collect()[0][0]
         assert counts == [expected, expected], where
@@ -75,6 +81,7 @@ def test_pyiceberg_and_spark_write_one_table(lab):
     lab.spark.sql("ALTER TABLE lake.db.mixed SET TBLPROPERTIES ('write.parquet.compression-codec'='zstd')")
     write(lab, "mixed", 3, "id, concat('w', id % 50) AS v, id / 3 AS f")
     repacked(lab, "mixed", landed=1)
+    prune.check(lab, "db.mixed")
 
 
 @pytest.mark.parametrize("rows", [200, ROWS])
@@ -92,10 +99,20 @@ def test_rows_deleted_by_position_are_cut_from_pages(lab, rows, dictionary):
     gone = f"id % 21 = 4 OR (id BETWEEN {rows} AND {rows + 150}) OR id = 0"
     lab.spark.sql(f"DELETE FROM lake.db.{table} WHERE {gone}")
     repacked(lab, table, before_confirm=("duckdb",), landed=1)
+    if dictionary < 1 << 20 and rows == ROWS:  # once
+        prune.check(lab, f"db.{table}")
     expected = f"(SELECT {columns} FROM range({5 * rows}) WHERE NOT ({gone}))"
     for what in ["count(*)", "min(id)", "max(id)", "min(d)", "max(f)", "min(many)", "max(late)", "count(never)", "sum(falls_back)"]:
         found = lab.spark.sql(f"SELECT {what} FROM lake.db.{table}").collect()[0][0]
         assert found == lab.spark.sql(f"SELECT {what} FROM {expected}").collect()[0][0], what
+
+
+def test_a_table_that_wants_bloom_filters_gets_them(lab):
+    wants = ", ".join(f"'write.parquet.bloom-filter-enabled.column.{name}'='true'" for name in ("id", "many"))
+    lab.spark.sql(f"CREATE TABLE lake.db.blooms ({TYPES}) USING iceberg TBLPROPERTIES ('format-version'='2', {wants})")
+    write(lab, "blooms", 3, FLAT, rows=500)
+    repacked(lab, "blooms", path="re-encode", landed=1)
+    prune.check(lab, "db.blooms")
 
 
 def test_pages_of_tiny_files_are_put_together(lab):

@@ -7,6 +7,8 @@ import pyarrow as pa
 import pytest
 
 import engines
+import prune
+from conftest import Lab
 
 
 @pytest.fixture(scope="module")
@@ -22,75 +24,96 @@ def postgres():
     return admin._replace(path="/interop")
 
 
-def test_one_postgresql_catalog_for_spark_pyiceberg_and_afterwrite(postgres, spark_jvm, scratch):
+ALL = ("pyiceberg", "duckdb", "trino")
+UPSERTS = "CREATE TABLE lake.db.upserts (id BIGINT NOT NULL, v STRING) USING iceberg TBLPROPERTIES ('format-version'='2', 'write.upsert.enabled'='true')"
+
+
+@pytest.fixture(scope="module")
+def on_postgres(postgres, spark_jvm, trino_server, scratch):
     home = engines.Home(scratch / "postgres", uri=postgres.geturl())
-    spark = spark_jvm.open(home, uri=f"jdbc:postgresql://{postgres.hostname}:{postgres.port}/interop?user={postgres.username}")
+    home.jdbc = f"jdbc:postgresql://{postgres.hostname}:{postgres.port}/interop?user={postgres.username}"
     pyiceberg = engines.PyIceberg(home, uri=postgres._replace(scheme="postgresql+psycopg2").geturl())
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.db")
-    spark.sql("CREATE TABLE lake.db.t (id BIGINT, v STRING) USING iceberg TBLPROPERTIES ('format-version'='2')")
-    for i in range(10):
-        spark.sql(f"INSERT INTO lake.db.t SELECT id, concat('v', id) FROM range({i * 10}, {i * 10 + 10}, 1, 1)")
-        pyiceberg.catalog.load_table("db.t").append(pa.table({"id": [1000 + i], "v": ["py"]}))
-    before = spark.digest("db.t")
-    assert before[0] == 110
-    results = engines.Afterwrite(home.config()).compact("db.t")
-    assert [(r["files_in"], r["files_out"], r["rows"]) for r in results] == [(20, 1, 110)]
-    assert spark.digest("db.t") == before
-    assert pyiceberg.digest("db.t") == before
+    lab = Lab(home, spark_jvm.open(home, uri=home.jdbc), pyiceberg, engines.DuckDB(home, pointer(pyiceberg)))
+    lab.spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.db")
+    lab.trino = trino_server.open(home, **{"iceberg.jdbc-catalog.driver-class": "org.postgresql.Driver", "iceberg.jdbc-catalog.connection-url": home.jdbc})
+    return lab
 
 
-def test_flink_upserts_in_a_postgresql_catalog(postgres, spark_jvm, flink, scratch):
-    home = engines.Home(scratch / "postgres", uri=postgres.geturl())
-    jdbc = f"jdbc:postgresql://{postgres.hostname}:{postgres.port}/interop?user={postgres.username}"
-    spark = spark_jvm.open(home, uri=jdbc)
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.db")
-    spark.sql("CREATE TABLE lake.db.upserts (id BIGINT NOT NULL, v STRING) USING iceberg TBLPROPERTIES ('format-version'='2', 'write.upsert.enabled'='true')")
-    job = flink.open(home, "db.upserts", keys=("id",), uri=jdbc)
-    for step in range(4):
+def pointer(pyiceberg):
+    return lambda table: pyiceberg.catalog.load_table(table).metadata_location
+
+
+def test_one_postgresql_catalog_for_all_readers_and_afterwrite(on_postgres):
+    lab = on_postgres
+    lab.spark.sql("CREATE TABLE lake.db.t (id BIGINT, v STRING) USING iceberg TBLPROPERTIES ('format-version'='2')")
+    for i in range(4):
+        lab.spark.sql(f"INSERT INTO lake.db.t SELECT id, concat('v', id) FROM range({i * 10}, {i * 10 + 10}, 1, 1)")
+        lab.pyiceberg.catalog.load_table("db.t").append(pa.table({"id": [1000 + i], "v": ["py"]}))
+    results = lab.prove("db.t", confirm=ALL)
+    assert [(r["files_in"], r["files_out"], r["rows"]) for r in results] == [(8, 1, 44)]
+    no_reader_prunes_a_live_row(lab, "db.t")
+
+
+def no_reader_prunes_a_live_row(lab, table):
+    prune.through_tables(lab, table, prune.counted([lab.pyiceberg.catalog.load_table(table).scan().to_arrow()]), lab.trino)
+
+
+def test_flink_upserts_in_a_postgresql_catalog(on_postgres, flink):
+    on_postgres.spark.sql(UPSERTS)
+    upserts_are_compacted(on_postgres, flink.open(on_postgres.home, "db.upserts", keys=("id",), uri=on_postgres.home.jdbc))
+
+
+def upserts_are_compacted(lab, job):
+    """Beside the running job, which writes once more afterwards; nobody but Spark and Trino applies its deletes."""
+    for step in range(3):
         job.upsert([(id, f"v{step}") for id in range(step, 40)])
-    before = spark.digest("db.upserts")
-    assert sorted(spark.sql("SELECT v, count(*) FROM lake.db.upserts GROUP BY v").collect()) == [("v0", 1), ("v1", 1), ("v2", 1), ("v3", 37)]
-    results = engines.Afterwrite(home.config()).compact("db.upserts")
-    assert [(r["files_in"], r["rows"]) for r in results] == [(4, 40)]
-    assert spark.digest("db.upserts") == before
+    assert sorted(lab.spark.sql("SELECT v, count(*) FROM lake.db.upserts GROUP BY v").collect()) == [("v0", 1), ("v1", 1), ("v2", 38)]
+    results = lab.prove("db.upserts", confirm=ALL, before_confirm=("trino",))
+    assert [(r["files_in"], r["rows"]) for r in results] == [(3, 40)]
+    no_reader_prunes_a_live_row(lab, "db.upserts")
     job.upsert([(0, "later")])
     job.close()
-    assert spark.sql("SELECT v FROM lake.db.upserts WHERE id = 0").collect() == [("later",)]
+    assert lab.spark.sql("SELECT v FROM lake.db.upserts WHERE id = 0").collect() == [("later",)]
+    assert lab.trino.digest("db.upserts") == lab.spark.digest("db.upserts")
 
 
-def test_a_warehouse_on_s3(scratch, trino_server):
+@pytest.fixture(scope="module")
+def on_s3(spark_jvm, trino_server, scratch):
     import boto3
 
-    endpoint = os.environ["AFTERWRITE_TEST_S3"]
+    endpoint, warehouse = os.environ["AFTERWRITE_TEST_S3"], "s3://interop/warehouse"
     keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
     boto3.client("s3", endpoint_url=endpoint, **keys).create_bucket(Bucket="interop")
     home = engines.Home(scratch / "s3")
-    home.config()
-    settings = {"s3.endpoint": endpoint, "s3.region": "us-east-1", "s3.access-key-id": "test", "s3.secret-access-key": "test"}
+    settings = {"s3.endpoint": endpoint, "s3.access-key-id": "test", "s3.secret-access-key": "test", "s3.path-style-access": "true"}
     config = home.folder / "afterwrite.toml"
-    lines = "\n".join(f'"{k}" = "{v}"' for k, v in settings.items())
-    config.write_text(
-        f'[catalog.lake]\ntype = "sql"\nuri = "{home.uri}"\nwarehouse = "s3://interop/warehouse"\n"s3.path-style-access" = "true"\n{lines}\n\n[journal]\npath = "{home.folder}/journal.db"\n'
-    )
-    from pyiceberg.catalog.sql import SqlCatalog
-
-    pyiceberg = engines.PyIceberg(home)
-    pyiceberg.catalog = SqlCatalog("lake", uri=f"sqlite:///{home.database}?timeout=30", warehouse="s3://interop/warehouse", **settings)
-    pyiceberg.catalog.create_namespace("db")
-    table = pyiceberg.catalog.create_table("db.t", pa.schema([("id", pa.int64()), ("v", pa.string())]))
-    for i in range(12):
-        table.append(pa.table({"id": range(i * 10, i * 10 + 10), "v": [f"v{i}"] * 10}))
-    table.delete("id = 5")
-    trino = trino_server.open(
+    lines = "\n".join(f'"{k}" = "{v}"' for k, v in {**settings, "s3.region": "us-east-1"}.items())
+    config.write_text(f'[catalog.lake]\ntype = "sql"\nuri = "{home.uri}"\nwarehouse = "{warehouse}"\n{lines}\n\n[journal]\npath = "{home.folder}/journal.db"\n')
+    pyiceberg = engines.PyIceberg(home, **{**settings, "s3.region": "us-east-1", "warehouse": warehouse})
+    home.java = {**settings, "io-impl": "org.apache.iceberg.aws.s3.S3FileIO", "client.region": "us-east-1", "warehouse": warehouse}
+    host = endpoint.removeprefix("http://")
+    secret = f"CREATE SECRET (TYPE s3, KEY_ID 'test', SECRET 'test', REGION 'us-east-1', ENDPOINT '{host}', URL_STYLE 'path', USE_SSL false)"
+    lab = Lab(home, spark_jvm.open(home, properties=home.java), pyiceberg, engines.DuckDB(home, pointer(pyiceberg), secret), config)
+    lab.spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.db")
+    lab.trino = trino_server.open(
         home, **{"fs.s3.enabled": "true", "s3.endpoint": endpoint, "s3.region": "us-east-1", "s3.path-style-access": "true", "s3.aws-access-key": "test", "s3.aws-secret-key": "test"}
     )
-    before = pyiceberg.digest("db.t")
-    assert before[0] == 119
-    assert trino.digest("db.t") == before
-    results = engines.Afterwrite(config).compact("db.t")
-    assert [(r["files_in"], r["files_out"], r["rows"]) for r in results] == [(12, 1, 119)]
-    assert pyiceberg.digest("db.t") == before
-    assert trino.digest("db.t") == before
+    return lab
+
+
+def test_a_warehouse_on_s3(on_s3):
+    table = on_s3.pyiceberg.catalog.create_table("db.t", pa.schema([("id", pa.int64()), ("v", pa.string())]))
+    for i in range(6):
+        table.append(pa.table({"id": range(i * 10, i * 10 + 10), "v": [f"v{i}"] * 10}))
+    table.delete("id = 5")
+    results = on_s3.prove("db.t", confirm=ALL)
+    assert [(r["files_in"], r["files_out"], r["rows"]) for r in results] == [(6, 1, 59)]
+    no_reader_prunes_a_live_row(on_s3, "db.t")
+
+
+def test_flink_upserts_in_a_warehouse_on_s3(on_s3, flink):
+    on_s3.spark.sql(UPSERTS)
+    upserts_are_compacted(on_s3, flink.open(on_s3.home, "db.upserts", keys=("id",), properties={**on_s3.home.java, "http-client.type": "urlconnection"}))
 
 
 @pytest.fixture(scope="module", autouse=True)

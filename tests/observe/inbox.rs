@@ -132,17 +132,41 @@ fn a_catalog_is_looked_into_so_often_a_second_and_others_do_not_wait_for_it() {
 
 #[test]
 fn more_files_go_first_but_nobody_waits_for_ever() {
-    let (_, inbox) = inbox(free());
-    let mut big = event("big", &[], 1000);
+    let (clock, inbox) = inbox(free());
+    let mut big = event("big", &[], 0);
     big.files_added = 1023;
     inbox.hear(event("small", &[], 0));
+    clock.pass(1000);
     inbox.hear(big.clone());
     let look = inbox.try_next().unwrap();
     assert_eq!((look.name.table.as_str(), look.priority), ("big", 1023));
     inbox.done(look);
-    big.heard_ms = 2501;
+    clock.pass(1501);
     inbox.hear(big);
     assert_eq!(inbox.try_next().unwrap().name.table, "small", "ten doublings are a head start of 2.5 s");
+}
+
+#[test]
+fn tables_that_are_looked_at_in_vain_keep_no_other_from_its_look() {
+    let (clock, inbox) = inbox(Limits { looks_per_second: 2, retry_ms: 1, ..free() });
+    let mut looked = Vec::new();
+    for step in 0..8 {
+        if step == 2 {
+            inbox.hear(event("news", &[1], 0));
+        }
+        // what they are told of is never there, and is looked for again
+        for table in ["a", "b", "c"] {
+            inbox.hear(event(table, &[step], 0));
+        }
+        clock.pass(500);
+        while let Some(look) = inbox.try_next() {
+            looked.push(look.name.table.clone());
+            let hints = look.hints.clone();
+            if look.name.table == "news" { inbox.done(look) } else { inbox.unseen(look, &hints) }
+        }
+    }
+    let at = looked.iter().position(|table| table == "news");
+    assert!(at.is_some_and(|at| at < 8), "{looked:?}");
 }
 
 #[test]
@@ -225,6 +249,31 @@ async fn several_loops_share_the_looks_and_all_end_when_it_is_closed() {
     }
     assert_eq!(looks.iter().sum::<i32>(), 30);
     assert!(looks.iter().all(|n| *n > 0), "{looks:?}");
+}
+
+#[test]
+fn a_source_is_behind_by_the_events_whose_look_is_not_over() {
+    let (clock, inbox) = inbox(free());
+    let now = 1_000_000;
+    let behind = |now_ms| {
+        let rows = inbox.ledger().rows(now_ms);
+        rows.into_iter().map(|row| (row.lag.unwrap(), row.staleness_ms.unwrap())).collect::<Vec<_>>()
+    };
+    for (table, snapshot, heard_ms) in [("t", 1, now), ("t", 2, now + 5), ("u", 3, now + 10)] {
+        assert_eq!(inbox.hear(event(table, &[snapshot], heard_ms)), Heard::Accepted);
+    }
+    inbox.hear(event("t", &[1], now + 20));
+    assert_eq!(behind(now + 30), [(3, 30)], "a duplicate waits for nothing of its own");
+    let look = inbox.try_next().unwrap();
+    assert_eq!(behind(now + 40), [(3, 40)], "a look under way is not over");
+    inbox.failed(look);
+    assert_eq!(behind(now + 50), [(3, 50)], "one that failed is not over either");
+    clock.pass(60_000);
+    while let Some(look) = inbox.try_next() {
+        let hints = look.hints.clone();
+        if look.name.table == "t" { inbox.done(look) } else { inbox.unseen(look, &hints) }
+    }
+    assert_eq!(behind(now + 60_000), [(0, 0)], "what is not there yet is not waited for");
 }
 
 #[test]

@@ -177,18 +177,19 @@ async fn what_was_not_absorbed_is_read_again_by_the_next_process() {
 async fn a_record_that_cannot_be_read_is_parked_and_blocks_nothing() {
     let cluster = Cluster::new(&[("commits", 1), ("parked", 1)]);
     let large = format!(r#"{{"table":"lake.db.t","sender":"{}"}}"#, "x".repeat(5000));
-    for value in ["not json", &event("t", 1), r#"{"table":"pond.db.t"}"#, &large] {
+    for value in ["not json", &event("t", 1), r#"{"table":"pond.db.t"}"#, &large, r#"{"table":"lake.db.t","ref":"audit"}"#] {
         cluster.write(0, value);
     }
     let sidecar = Sidecar::new(free());
     let door = sidecar.open(Options { dead_letter: Some("parked".into()), ..cluster.options() });
     sidecar.inbox.done(sidecar.look().await);
-    until("the offset", || cluster.committed(1) == [Some(4)]).await;
+    until("the offset", || cluster.committed(1) == [Some(5)]).await;
     let row = sidecar.row();
-    assert_eq!((row.received, row.accepted, row.parked, row.dropped), (4, 1, 2, 1));
+    assert_eq!((row.received, row.accepted, row.parked, row.dropped), (5, 1, 2, 2));
     let places: Vec<&str> = row.examples.iter().map(|e| e.place.as_str()).collect();
-    assert_eq!(places, ["commits/0@3", "commits/0@2", "commits/0@0"]);
-    assert_eq!(row.examples[1].reason, "no catalog `pond` is configured; known catalogs: lake");
+    assert_eq!(places, ["commits/0@4", "commits/0@3", "commits/0@2", "commits/0@0"]);
+    assert_eq!(row.examples[0].reason, "branch `audit` is not looked after: only `main` is");
+    assert_eq!(row.examples[2].reason, "no catalog `pond` is configured; known catalogs: lake");
     let letters: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", cluster.cluster.bootstrap_servers())
         .set("group.id", "letters")

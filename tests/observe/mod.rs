@@ -72,6 +72,11 @@ pub fn event(table: &str, snapshots: &[i64], heard_ms: i64) -> Event {
     }
 }
 
+/// The values of a recorded topic.
+pub fn recorded(topic: &str) -> Vec<Vec<u8>> {
+    decoders::records(topic).into_iter().map(|(_, _, value)| value).collect()
+}
+
 /// Limits that are in nobody's way.
 pub fn free() -> Limits {
     Limits { interval_ms: 0, looks_per_second: 0, ..Limits::default() }

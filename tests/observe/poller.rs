@@ -278,3 +278,35 @@ async fn h102_a_move_whose_look_still_waits_was_told_by_a_door() {
     w.poller.once().await.unwrap();
     assert_eq!(missed(&w, "3"), [1], "the first look was not made yet, so the second move was no surprise");
 }
+
+#[tokio::test]
+async fn a_listing_that_is_wanted_comes_after_the_shortest_interval_and_once() {
+    let w = world(free());
+    w.shelf.set(&[("a", "1")]);
+    let (poller, stop) = (w.poller.clone(), CancellationToken::new());
+    let running = tokio::spawn({
+        let stop = stop.clone();
+        async move { poller.run(stop).await }
+    });
+    let asked = || w.shelf.asked.lock().unwrap().clone();
+    // without news the interval grows to its longest
+    while asked().last().is_none_or(|last| *last < 60_000) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        w.clock.pass(500);
+    }
+    let before = asked();
+    let now = *before.last().unwrap();
+    for _ in 0..5 {
+        w.roster.list_soon("lake");
+    }
+    w.roster.list_soon("no such catalog");
+    for _ in 0..7 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        w.clock.pass(500);
+    }
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let new: Vec<i64> = asked()[before.len()..].iter().map(|at| at - now).collect();
+    assert!(new.len() == 1 && (1_000..=2_000).contains(&new[0]), "{new:?}");
+    stop.cancel();
+    running.await.unwrap();
+}

@@ -42,7 +42,8 @@ impl World {
 
     fn hear(&self, table: &str, snapshots: &[i64], ticket: i64) -> Heard {
         let receipt = Receipt::new(self.desk.clone(), ticket);
-        self.inbox.hear_for(event(table, snapshots, 0), Some(&receipt))
+        let source = self.inbox.ledger().source(Door::Kafka, "topic");
+        self.inbox.hear_for(event(table, snapshots, 0), &source, Some(&receipt))
     }
 }
 

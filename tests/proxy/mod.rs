@@ -5,6 +5,7 @@ mod bodies;
 mod defects;
 mod ending;
 mod events;
+mod healing;
 mod replay;
 mod requests;
 pub mod upstream;
@@ -13,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use afterwrite::lake::clock::SystemClock;
+use afterwrite::lake::clock::{Clock, SystemClock};
 use afterwrite::observe::Inbox;
 use afterwrite::observe::inbox::Limits;
 use afterwrite::observe::proxy::{self, Ledger, Options, Ports, Running};
@@ -37,13 +38,18 @@ impl Stage {
     }
 
     pub async fn with(change: impl FnOnce(&mut Options)) -> Self {
+        Self::by(Arc::new(SystemClock), change).await
+    }
+
+    /// A stage whose proxy goes by this clock.
+    pub async fn by(clock: Arc<dyn Clock>, change: impl FnOnce(&mut Options)) -> Self {
         let world = World::start().await;
         let mut options = Options::new("lake", &format!("http://{}", world.addr));
         options.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         change(&mut options);
         let inbox = Inbox::new(Arc::new(SystemClock), Limits { interval_ms: 0, ..Limits::default() });
         let ledger = Arc::new(Ledger::default());
-        let ports = Ports { inbox: inbox.clone(), heeds: ledger.clone(), clock: Arc::new(SystemClock) };
+        let ports = Ports { inbox: inbox.clone(), heeds: ledger.clone(), clock };
         let proxy = proxy::start(&options, ports).await.unwrap();
         Self { world, proxy, inbox, ledger }
     }

@@ -8,7 +8,7 @@ use afterwrite::lake::{Control, Error, Result};
 use afterwrite::model::killpoint::KillPoint;
 use afterwrite::model::partition::{PartitionKey, Value as PartitionValue};
 use afterwrite::model::refusal::Refusal;
-use arrow_schema::{DataType, Schema, TimeUnit};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use parquet::data_type::{ByteArray, ByteArrayType, FixedLenByteArray, FixedLenByteArrayType, Int32Type, Int64Type, Int96, Int96Type};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
@@ -133,6 +133,29 @@ async fn an_identity_partition_column_that_files_leave_out_is_filled() {
     let (batches, read) = lake.read().await.unwrap();
     let rewrite = super::proving::re_encode(&mut lake, &batches, read);
     assert_eq!(super::proving::prove(&lake, rewrite).await.unwrap().null_counts, 3);
+}
+
+#[tokio::test]
+async fn nulls_of_files_without_ids_are_counted_by_name() {
+    // given a migrated file with neither ids nor counts in its manifest
+    let mut lake = Lake::id_v();
+    let mapping = json!([{"field-id": 1, "names": ["id"]}, {"field-id": 2, "names": ["v", "old v"]}]);
+    lake.properties.insert("schema.name-mapping.default".into(), mapping.to_string());
+    let bare = Schema::new(vec![Field::new("id", DataType::Int64, true), Field::new("old v", DataType::Utf8, true)]);
+    let rows = batch(&Arc::new(bare), &[row(1, "a"), row(2, "b")]);
+    let path = lake.path("data");
+    super::write(&path, &rows, WriterProperties::builder().build());
+    let file = describe(&path, DataContentType::Data, &NullCounts(Default::default(), 2)).build().unwrap();
+    lake.data.push(Placed { file, sequence: 1 });
+    let (batches, read) = lake.read().await.unwrap();
+    let rewrite = super::proving::re_encode(&mut lake, &batches, read);
+    assert_eq!(super::proving::prove(&lake, rewrite).await.unwrap().null_counts, 2);
+    // then a reader that finds no column under the old name is caught
+    let blind = batch(&lake.arrow(), &[vec![Value::Int(1), Value::Null], vec![Value::Int(2), Value::Null]]);
+    let read = super::proving::summary(std::slice::from_ref(&blind), 2, 0);
+    let rewrite = super::proving::re_encode(&mut lake, &[blind], read);
+    let why = super::proving::failure(&lake, rewrite).await;
+    assert!(why.contains("column 2: 2 NULLs read back, the inputs state 0"), "{why}");
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use afterwrite::model::plan::Path;
 use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;
 use iceberg::spec::{DataContentType, DataFile, DataFileBuilder};
+use parquet::bloom_filter::Sbbf;
 use parquet::column::writer::ColumnCloseResult;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -74,7 +75,7 @@ pub fn splice(lake: &mut Lake) -> Rewrite {
                     bytes_written: column.byte_range().1,
                     rows_written: group.num_rows() as u64,
                     metadata: column.clone(),
-                    bloom_filter: None,
+                    bloom_filter: Sbbf::read_from_column_chunk(column, &open(&input.path)).unwrap(),
                     column_index: None,
                     offset_index: None,
                 };

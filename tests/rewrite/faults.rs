@@ -167,7 +167,7 @@ fn under_the_columns_of(columns: &arrow_schema::SchemaRef, file: &DataFile) -> D
 }
 
 /// Writes a file's footer anew, after its pages and without page indexes.
-fn tampered(path: &str, change: impl FnOnce(ParquetMetaData) -> ParquetMetaData) {
+pub fn tampered(path: &str, change: impl FnOnce(ParquetMetaData) -> ParquetMetaData) {
     let local = path.trim_start_matches("file://");
     let bytes = fs::read(local).unwrap();
     let footer = ParquetMetaDataReader::new().parse_and_finish(&Bytes::from(bytes.clone())).unwrap();

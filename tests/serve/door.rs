@@ -77,11 +77,13 @@ async fn our_own_event_is_answered_as_by_the_grpc_hook() {
     assert_eq!(world.say("/v1/commits", event).await.1, r#"{"reason":"","status":"duplicate"}"#);
     let unknown = world.say("/v1/commits", r#"{"table":"sea.db.t"}"#).await;
     assert_eq!(unknown, (404, r#"{"reason":"no catalog `sea` is configured; known catalogs: lake, pond","status":"rejected"}"#.into()));
+    let audit = world.say("/v1/commits", r#"{"table":"lake.db.t","ref":"audit"}"#).await;
+    assert_eq!(audit, (200, r#"{"reason":"branch `audit` is not looked after: only `main` is","status":"ignored"}"#.into()));
     let (status, why) = world.say("/v1/commits", r#"{"table":"t"}"#).await;
     assert_eq!((status, why.contains("`t` is not a table name")), (400, true));
     assert_eq!(world.say("/v1/commits", "x").await.0, 400);
     assert_eq!(world.looks(), [("lake.db.t".to_owned(), vec![9_007_199_254_740_993])]);
-    assert_eq!(world.counts("/v1/commits"), [5, 1, 1, 0, 2, 1]);
+    assert_eq!(world.counts("/v1/commits"), [6, 1, 1, 0, 2, 2]);
 }
 
 #[tokio::test]
@@ -205,8 +207,9 @@ async fn every_source_is_listed_over_grpc() {
     let row = |d: &v1::Door| (d.door.clone(), d.source.clone(), d.received, d.accepted, d.parked, d.lag, d.examples.len());
     assert_eq!(
         doors.iter().map(row).collect::<Vec<_>>(),
-        [("http".into(), "/hudi/callback".into(), 1, 0, 1, None, 1), ("http".into(), "/v1/commits".into(), 1, 1, 0, None, 0)]
+        [("http".into(), "/hudi/callback".into(), 1, 0, 1, Some(0), 1), ("http".into(), "/v1/commits".into(), 1, 1, 0, Some(1), 0)]
     );
+    assert!(doors[1].staleness_ms.is_some_and(|ms| ms < 60_000), "{:?}", doors[1].staleness_ms);
     assert!(doors[0].examples[0].reason.starts_with("not a readable hudi event: "));
     let mut hook = hook(&world.running).await;
     assert!(hook.report_commit(thin("")).await.is_err());

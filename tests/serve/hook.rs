@@ -1,7 +1,10 @@
+use afterwrite::lake::clock::{Clock, SystemClock};
 use afterwrite::model::event::{Door, Heard};
 use afterwrite::model::ident::TableName;
+use afterwrite::observe::Roster;
+use afterwrite::observe::inbox::{Inbox, Limits};
 use afterwrite::proto::v1::ack::Status;
-use afterwrite::proto::v1::{Ack, SequencedEvent, SnapshotChange};
+use afterwrite::proto::v1::{Ack, CommitEvent, SequencedEvent, SnapshotChange};
 use afterwrite::serve::backend::Answer;
 use tonic::Code;
 
@@ -89,4 +92,28 @@ async fn a_stream_is_answered_while_it_is_open() {
         let ack = acks.message().await.unwrap().unwrap();
         assert_eq!((ack.seq, ack.status()), (seq, Status::RetryLater));
     }
+}
+
+#[tokio::test]
+async fn an_event_about_a_branch_that_is_not_looked_after_is_answered_as_ignored_and_counted_as_dropped() {
+    let fake = Fake::new();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let inbox = Inbox::new(Arc::clone(&clock), Limits::default());
+    let roster = Arc::new(Roster::new(["lake".to_owned()].into_iter()));
+    let entrance = Arc::new(Entrance::new(inbox, roster, clock, vec!["lake".into()]));
+    *fake.entrance.lock().unwrap() = Some(Arc::clone(&entrance));
+    let running = running(&fake, &options()).await;
+    let mut hook = hook(&running).await;
+    let on = |branch: &str| CommitEvent { r#ref: branch.into(), ..thin("lake.db.t") };
+    let why = "branch `audit` is not looked after: only `main` is";
+    assert_eq!(hook.report_commit(on("audit")).await.unwrap().into_inner(), ack(0, Status::Ignored, why));
+    let events =
+        tokio_stream::iter([SequencedEvent { seq: 3, event: Some(on("audit")) }, SequencedEvent { seq: 4, event: Some(on("main")) }]);
+    let mut acks = hook.report_commits(events).await.unwrap().into_inner();
+    assert_eq!(acks.message().await.unwrap().unwrap(), ack(3, Status::Ignored, why));
+    assert_eq!(acks.message().await.unwrap().unwrap(), ack(4, Status::Accepted, ""));
+    assert_eq!(fake.heard.lock().unwrap().len(), 1);
+    let row = entrance.ledger().rows(0).remove(0);
+    assert_eq!((row.door, row.received, row.accepted, row.dropped, row.parked), (Door::Grpc, 2, 0, 2, 0));
+    assert_eq!(row.examples[0].reason, why);
 }

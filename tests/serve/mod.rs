@@ -64,7 +64,7 @@ pub fn explained(at: i32) -> Explained {
         checks: vec![Check { name: "tier".into(), value: 13.0, threshold: 8.0, passed: true, note: "small files in tier 4".into() }],
         traits: Traits { data_files: 13, ..Traits::default() },
     };
-    Explained { label: backend::label(&decision.scope, None), decision, score: 0.0, waits_for: String::new() }
+    Explained { label: backend::label(&decision.scope, None), decision, decided_ms: 0, score: 0.0, waits_for: String::new() }
 }
 
 impl Fake {

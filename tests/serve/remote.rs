@@ -21,14 +21,16 @@ async fn reported(line: &str, running: &Running, json: bool) -> Result<String, (
 async fn a_report_by_hand_reaches_the_loop_with_its_snapshots() {
     let fake = Fake::new();
     let running = running(&fake, &options()).await;
-    let said = reported("afterwrite report lake.db.t --snapshot 9007199254740993 --ref audit", &running, false).await;
+    let said = reported("afterwrite report lake.db.t --snapshot 9007199254740993 --ref main", &running, false).await;
     assert_eq!(said.unwrap(), "lake.db.t: marked for a look");
+    let other = reported("afterwrite report lake.db.t --ref audit", &running, false).await;
+    assert_eq!(other.unwrap(), "lake.db.t: nothing to look at (branch `audit` is not looked after: only `main` is)");
     fake.answer.lock().unwrap().note = "not listed".into();
     let said = reported("afterwrite report lake.db.t", &running, true).await;
     assert_eq!(said.unwrap(), r#"{"reason":"not listed","status":"accepted","table":"lake.db.t"}"#);
     let heard = fake.heard.lock().unwrap();
     let shown: Vec<_> = heard.iter().map(|e| (e.snapshots.clone(), e.reference.clone())).collect();
-    assert_eq!(shown, [(vec![SNAPSHOT], Some("audit".to_owned())), (vec![], None)]);
+    assert_eq!(shown, [(vec![SNAPSHOT], Some("main".to_owned())), (vec![], None)]);
 }
 
 #[tokio::test]
@@ -81,5 +83,5 @@ async fn watch_tells_decisions_until_the_sidecar_ends() {
     running.drain(LONG).await;
     let (exit, lines) = tokio::time::timeout(LONG, watching).await.unwrap().unwrap();
     assert_eq!((exit, lines.len()), (Exit::Unreachable, 1), "{lines:?}");
-    assert!(lines[0].starts_with("lake.db.t field0=5 at 1970-01-01T00:00:01Z"), "{lines:?}");
+    assert!(lines[0].starts_with("lake.db.t field0=5 decided at 1970-01-01T00:00:00Z, judged at 1970-01-01T00:00:01Z"), "{lines:?}");
 }

@@ -1,11 +1,13 @@
 //! The whole loop over real Iceberg tables in memory: the real inbox, orient,
 //! decide, act and Iceberg room, with a clock that a test moves by hand.
 
+mod ahead;
 mod budgets;
 mod conflicts;
 mod doors;
 mod events;
 mod loops;
+mod memory;
 mod restarts;
 mod spy;
 mod tables;

@@ -105,3 +105,37 @@ async fn an_end_does_not_go_on_to_the_next_job_of_a_partition() {
     assert_eq!(table.rows().await.len(), 40);
     process.stop().await;
 }
+
+#[tokio::test]
+async fn a_process_that_begins_anew_has_no_more_to_spend_than_the_one_before_had_left() {
+    // a job's bound is 0.0224 GB-hours, one minute of it and 90 s to end; the budget holds a little more
+    let world = World::new(
+        "[defaults]\nact = true\ntarget_file_size = \"1MiB\"\n[budget]\ngb_hours_per_hour = 0.025\ncarry_over_hours = 1.0\nconcurrent_jobs = 4\n",
+    );
+    let table = world.table(Table::partitioned_by_p(), "t").await;
+    append_small(&table, 0, 9, 0).await;
+    append_small(&table, 100, 10, 1).await;
+    let process = world.start().await;
+    let gate = process.seen.gate.lock().await;
+    process.report(&table).await;
+    process.until("a job", async || process.seen.rewrites() == 1).await;
+    // half a GiB for most of a minute
+    process.clock_passes(50_000);
+    drop(gate);
+    process.until("its end", async || process.ooda.health().jobs == 0).await;
+    assert_eq!(process.seen.rewrites(), 1);
+    process.stop().await;
+
+    let process = world.start().await;
+    process.report(&table).await;
+    process
+        .until("a reason", async || {
+            let waiting = process.ooda.list_candidates(10).await.unwrap();
+            waiting.len() == 1 && waiting[0].waits_for.contains("GB-hours that the job may need")
+        })
+        .await;
+    assert_eq!((process.seen.rewrites(), data_files(&table).await), (0, 10));
+    process.pass(3_600_000).await;
+    assert_eq!((process.seen.rewrites(), data_files(&table).await), (1, 2));
+    process.stop().await;
+}

@@ -43,6 +43,10 @@ pub struct Seen {
     /// Rewrites under way, and the most there were at one time.
     pub running: AtomicUsize,
     pub most_running: AtomicUsize,
+    /// Looks into plans, those under way, and the most there were at one time.
+    pub foreseen: AtomicUsize,
+    pub foreseeing: AtomicUsize,
+    pub most_foreseeing: AtomicUsize,
     /// Inputs of each rewrite, in the order begun.
     pub inputs: Mutex<Vec<usize>>,
     /// Tables in the order in which rewrites began.
@@ -134,6 +138,16 @@ impl Table for Watched {
 
     async fn scope(&self, scope: &PartitionKey) -> Result<ScopeFiles> {
         self.table.scope(scope).await
+    }
+
+    async fn foresee(&self, plan: &Plan) -> Result<()> {
+        self.seen.foreseen.fetch_add(1, Ordering::SeqCst);
+        let now = self.seen.foreseeing.fetch_add(1, Ordering::SeqCst) + 1;
+        self.seen.most_foreseeing.fetch_max(now, Ordering::SeqCst);
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        let foreseen = self.table.foresee(plan).await;
+        self.seen.foreseeing.fetch_sub(1, Ordering::SeqCst);
+        foreseen
     }
 
     async fn rewrite(&self, plan: &Plan, attempt: &AttemptId, control: &dyn Control) -> Result<Written> {

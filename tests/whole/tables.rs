@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use afterwrite::model::decision::{Reason, Verdict};
 use afterwrite::model::ident::{MAIN, TableName};
+use afterwrite::model::refusal::Refusal;
 use afterwrite::orient::Key;
 use afterwrite::serve::backend::{Backend, Error};
 
 use super::spy::Between;
 use super::world::{ACTING, World, append_small, data_files, event};
-use crate::fixture::Table;
+use crate::fixture::{Bounds, Table};
 
 #[tokio::test]
 async fn a_table_created_again_under_a_name_is_another_table() {
@@ -134,6 +135,30 @@ async fn a_refused_partition_is_judged_anew_when_a_commit_mends_it() {
     process.look_at(&table).await;
     assert_eq!((process.seen.rewrites(), data_files(&table).await), (3, 1));
     assert_eq!(table.rows().await.len(), 9);
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn a_partition_refused_for_a_delete_of_another_is_judged_anew_once_that_is_gone() {
+    let world = World::new(ACTING);
+    let table = world.table(Table::partitioned_by_p(), "t").await;
+    let old = append_small(&table, 0, 9, 1).await;
+    table.evolve_spec(&[]).await;
+    let new = append_small(&table, 20, 1, 1).await;
+    let before = table.head().await;
+    table.change().delete_positions_in(&new[0], &[(&old[0], 0)], Bounds::Exact).commit().await;
+    let process = world.start().await;
+    process.look_at(&table).await;
+    let refused = async || {
+        let verdicts = process.decisions(&table).await.into_iter().map(|d| d.verdict);
+        verdicts.filter(|v| matches!(v, Verdict::Not { reason: Reason::Refused(r) } if r.refusal == Refusal::StrayDelete)).count()
+    };
+    assert_eq!((refused().await, process.seen.rewrites(), data_files(&table).await), (1, 0, 10));
+    // when the delete is rolled back, which changes another partition
+    table.set_main(before).await;
+    process.look_at(&table).await;
+    process.pass(86_400_000).await;
+    assert_eq!((refused().await, process.seen.rewrites(), data_files(&table).await), (0, 1, 2));
     process.stop().await;
 }
 

@@ -132,3 +132,71 @@ async fn a_table_that_grows_large_enough_is_judged_in_all_its_partitions() {
     assert_eq!(of_seven.rows[0].traits.data_files, 1);
     process.stop().await;
 }
+
+#[tokio::test]
+async fn rounds_begin_at_most_once_a_second() {
+    let world = acting("");
+    let (one, other) = (small(&world, Table::plain()).await, world.table(Table::plain(), "other").await);
+    append_small(&other, 0, 9, 0).await;
+    // given a process that has made no round yet: the first one comes with the candidate
+    let process = world.start().await;
+    process.report(&one).await;
+    until_real(async || process.seen.rewrites() == 1).await;
+    // when another candidate arrives in the same second
+    process.report(&other).await;
+    until_real(async || process.ooda.list_candidates(9).await.unwrap().iter().any(|c| c.table == other.name)).await;
+    for _ in 0..9 {
+        process.clock_passes(111);
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        assert_eq!(process.seen.rewrites(), 1);
+    }
+    // then it is taken up when the second is over
+    process.clock_passes(1);
+    until_real(async || process.seen.rewrites() == 2).await;
+    process.stop().await;
+}
+
+/// Waits without moving the clock.
+async fn until_real(mut holds: impl AsyncFnMut() -> bool) {
+    for _ in 0..5_000 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    panic!("it did not come to that");
+}
+
+#[tokio::test]
+async fn a_verdict_keeps_the_time_when_it_came_to_be() {
+    let world = World::new("[defaults]\ntarget_file_size = \"1MiB\"\n");
+    let table = world.table(Table::partitioned_by_p(), "t").await;
+    append_small(&table, 0, 9, 7).await;
+    append_small(&table, 100, 2, 8).await;
+    let process = world.start().await;
+    process.look_at(&table).await;
+    let told = async |p: &str| {
+        let why = process.ooda.why(&table.name, Some(p)).await.unwrap();
+        (why[0].decided_ms, why[0].decision.at_ms, why[0].decision.traits.data_files)
+    };
+    let (first, other) = (told("p=7").await, told("p=8").await);
+    assert_eq!((first.0, first.2, other.2), (first.1, 9, 2));
+    // when the question comes later, the answer is what was decided then
+    process.pass(600_000).await;
+    let same = told("p=8").await;
+    assert_eq!((told("p=7").await, same.0), (first, other.0));
+    assert!(same.1 >= other.1 + 600_000, "{same:?} {other:?}");
+    // when a commit changes the numbers and not the verdict
+    append_small(&table, 200, 1, 7).await;
+    process.look_at(&table).await;
+    let again = told("p=7").await;
+    assert_eq!((again.0, again.2, told("p=8").await.0), (first.0, 10, other.0));
+    assert!(again.1 >= first.1 + 600_000, "{again:?} {first:?}");
+    // when another verdict comes of it
+    append_small(&table, 300, 7, 8).await;
+    process.look_at(&table).await;
+    let now = told("p=8").await;
+    assert_eq!((now.0, now.2), (now.1, 9));
+    assert!(now.0 > other.0);
+    process.stop().await;
+}

@@ -39,6 +39,8 @@ pub struct World {
     pub checkpoints: Arc<InMemory>,
     pub settings: Arc<Settings>,
     pub limits: Limits,
+    /// Memory for layouts, in bytes.
+    pub cache: u64,
 }
 
 /// A process.
@@ -66,11 +68,16 @@ impl World {
             checkpoints: Arc::default(),
             settings: Arc::new(Settings::read(toml, []).unwrap()),
             limits: crate::observe::free(),
+            cache: 64 << 20,
         }
     }
 
     pub fn with_limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
+    }
+
+    pub fn with_cache(self, cache: u64) -> Self {
+        Self { cache, ..self }
     }
 
     /// A table of the catalog.
@@ -90,7 +97,7 @@ impl World {
         let act = Act::start(ports, Role::Serve, act::Settings::default(), KillSwitch::default()).await.unwrap();
         let inbox = Inbox::new(Arc::clone(&clock), self.limits);
         let roster = Arc::new(Roster::new(format.catalogs()));
-        let orient = Arc::new(Orient::new(64 << 20, self.checkpoints.clone()));
+        let orient = Arc::new(Orient::new(self.cache, self.checkpoints.clone()));
         let ooda = Loop::new(Parts {
             format: Arc::clone(&format),
             inbox: inbox.clone(),
@@ -178,21 +185,39 @@ impl Process {
     }
 
     /// Waits, while the clock runs on slowly, until a condition holds.
-    pub async fn until(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    pub async fn until(&self, what: &str, holds: impl AsyncFnMut() -> bool) {
+        self.until_by(1, what, holds).await;
+    }
+
+    /// The same, with a clock that runs on by so much at a time.
+    async fn until_by(&self, ms: i64, what: &str, mut holds: impl AsyncFnMut() -> bool) {
         for _ in 0..4000 {
             if holds().await {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
-            self.clock.pass(1);
+            self.clock.pass(ms);
         }
         panic!("{what}: it did not come to that; rewrites {}", self.seen.rewrites());
+    }
+
+    /// Whether no job is under way and every table is known at its head.
+    pub async fn knows_heads(&self, tables: &[Table]) -> bool {
+        for table in tables {
+            let view = table.load().await.view;
+            let state = self.orient.state(&Key::of(&view)).await;
+            if state.is_none_or(|state| state.layout.head() != view.head) {
+                return false;
+            }
+        }
+        self.ooda.health().jobs == 0
     }
 
     /// Waits until nothing is left to be done now.
     pub async fn rest(&self) {
         let mut calm = 0;
-        self.until("rest", async || {
+        // what waits for a round waits up to a second
+        self.until_by(10, "rest", async || {
             calm = if self.ooda.is_at_rest() { calm + 1 } else { 0 };
             calm > 10
         })

@@ -5,7 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use super::{Blob, Error, Holder, Journal, Kept, Pause, Pauses, Query, Result, Role, Step, check_attempt, check_holder, check_job};
+use super::{
+    Blob, Change, Error, Holder, Journal, Kept, Pause, Pauses, Query, Result, Role, Step, check_attempt, check_holder, check_job, has_lease,
+};
 use crate::act::attempt::{Attempt, AttemptState};
 use crate::act::job::{Job, JobState, Kind};
 use crate::model::ident::TableIdent;
@@ -30,6 +32,15 @@ struct State {
     pauses: BTreeSet<Pause>,
     blobs: BTreeMap<(String, String), Blob>,
     logs: BTreeMap<(String, String), BTreeMap<u64, Vec<u8>>>,
+    places: BTreeSet<JobId>,
+}
+
+impl State {
+    /// The unfinished jobs on a table of other processes that are entered and not dead.
+    fn others<'a>(&'a self, table: &'a TableIdent, holder: &'a str, dead: &'a [String]) -> impl Iterator<Item = &'a Job> {
+        let lives = move |other: &str| other != holder && self.holders.contains_key(other) && !dead.iter().any(|d| d == other);
+        self.jobs.values().filter(move |j| j.plan.table == *table && !j.state.is_final() && lives(&j.holder))
+    }
 }
 
 impl MemoryJournal {
@@ -87,11 +98,10 @@ impl Journal for MemoryJournal {
         Ok(())
     }
 
-    async fn beat(&self, holder: &str, now_ms: i64) -> Result<()> {
-        if let Some(holder) = self.lock().holders.get_mut(holder) {
-            holder.beat_ms = now_ms;
-        }
-        Ok(())
+    async fn beat(&self, holder: &str, now_ms: i64) -> Result<bool> {
+        let mut state = self.lock();
+        let entered = state.holders.get_mut(holder);
+        Ok(entered.map(|holder| holder.beat_ms = now_ms).is_some())
     }
 
     async fn release(&self, holder: &str) -> Result<()> {
@@ -103,12 +113,35 @@ impl Journal for MemoryJournal {
         Ok(self.lock().holders.values().cloned().collect())
     }
 
-    async fn request(&self, job: &Job) -> Result<()> {
+    async fn request(&self, job: &Job, dead: &[String]) -> Result<bool> {
         let mut state = self.write()?;
+        if job.state == JobState::Requested && state.others(&job.plan.table, &job.holder, dead).any(|o| has_lease(o, &job.plan)) {
+            return Ok(false);
+        }
         if state.jobs.contains_key(&job.id) || job.state != JobState::Requested {
             return Err(Error::Illegal { id: job.id.0.clone(), from: "absent".into(), to: job.state.code().into() });
         }
         state.jobs.insert(job.id.clone(), job.clone());
+        Ok(true)
+    }
+
+    async fn take_place(&self, holder: &str, job: &JobId, dead: &[String]) -> Result<bool> {
+        let mut state = self.write()?;
+        let own = state.jobs.get(job).ok_or_else(|| Error::Absent(job.0.clone()))?;
+        check_holder(job, &own.holder, holder)?;
+        let table = own.plan.table;
+        if state.others(&table, holder, dead).any(|o| state.places.contains(&o.id)) {
+            return Ok(false);
+        }
+        state.places.insert(job.clone());
+        Ok(true)
+    }
+
+    async fn leave_place(&self, holder: &str, job: &JobId) -> Result<()> {
+        let mut state = self.write()?;
+        if state.jobs.get(job).is_some_and(|j| j.holder == holder) {
+            state.places.remove(job);
+        }
         Ok(())
     }
 
@@ -131,8 +164,10 @@ impl Journal for MemoryJournal {
     }
 
     async fn adopt(&self, job: &JobId, from: &str, to: &str) -> Result<()> {
-        if let Some(job) = self.write()?.jobs.get_mut(job).filter(|j| j.holder == from) {
-            job.holder = to.into();
+        let mut state = self.write()?;
+        if let Some(known) = state.jobs.get_mut(job).filter(|j| j.holder == from) {
+            known.holder = to.into();
+            state.places.remove(job);
         }
         Ok(())
     }
@@ -257,6 +292,17 @@ impl Journal for MemoryJournal {
         state.logs.remove(&(kind.into(), key.into()));
         state.blobs.insert((kind.into(), key.into()), blob.clone());
         Ok(())
+    }
+
+    async fn change_blob(&self, kind: &str, key: &str, change: &Change<'_>) -> Result<Option<Blob>> {
+        let mut state = self.write()?;
+        let at = (kind.to_owned(), key.to_owned());
+        let after = change(state.blobs.get(&at))?;
+        state.logs.remove(&at);
+        Ok(match after {
+            Some(after) => state.blobs.insert(at, after),
+            None => state.blobs.remove(&at),
+        })
     }
 
     async fn blob(&self, kind: &str, key: &str) -> Result<Option<Blob>> {

@@ -6,21 +6,24 @@
 //! validated all the same.
 
 pub mod memory;
+mod rows;
 mod schema;
 pub mod sqlite;
 
 #[cfg(test)]
+mod race_tests;
+#[cfg(test)]
 pub(crate) mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::attempt::{Attempt, AttemptState};
-use super::job::{Job, JobState, Numbers};
+use super::job::{Job, JobState, Kind, Numbers};
 use crate::model::ident::TableIdent;
-use crate::model::plan::{AttemptId, JobId};
+use crate::model::plan::{AttemptId, JobId, Plan};
 
 pub use memory::MemoryJournal;
 pub use sqlite::SqliteJournal;
@@ -200,6 +203,9 @@ pub struct Blob {
     pub bytes: Vec<u8>,
 }
 
+/// What becomes of a stored value; see [`Journal::change_blob`].
+pub type Change<'a> = dyn Fn(Option<&Blob>) -> Result<Option<Blob>> + Sync + 'a;
+
 /// The journal. Every write is durable when its call returns.
 ///
 /// Only the process that holds a job steps it and its attempts. One that was
@@ -213,18 +219,26 @@ pub trait Journal: Send + Sync {
     /// Enters a process and removes the dead ones. Errs with [`Error::Held`]
     /// when it would serve and another process that is not `dead` does.
     async fn claim(&self, holder: &Holder, dead: &[String]) -> Result<()>;
-    /// A sign of life.
-    async fn beat(&self, holder: &str, now_ms: i64) -> Result<()>;
+    /// A sign of life: `false` when the process is not entered, or no more.
+    async fn beat(&self, holder: &str, now_ms: i64) -> Result<bool>;
     /// A process leaves.
     async fn release(&self, holder: &str) -> Result<()>;
     /// Every process entered.
     async fn holders(&self) -> Result<Vec<Holder>>;
 
-    /// Enters a new job as it stands; it must be `requested`.
-    async fn request(&self, job: &Job) -> Result<()>;
+    /// Enters a new job as it stands, which must be `requested`, and with it the
+    /// lease on its inputs: `false`, and nothing is entered, while an unfinished job
+    /// of another process has one of them. Processes that are not entered, or that
+    /// are `dead`, lease nothing. One step: of two that ask at once, one is told so.
+    async fn request(&self, job: &Job, dead: &[String]) -> Result<bool>;
     /// Steps a job. Errs with [`Error::Illegal`] where the state machine has no
     /// such step.
     async fn advance(&self, step: Step<'_>) -> Result<()>;
+    /// Takes the table's one place to commit for a job: `false` while an unfinished
+    /// job of another process that is entered and not `dead` has it. One step.
+    async fn take_place(&self, holder: &str, job: &JobId, dead: &[String]) -> Result<bool>;
+    /// Gives the place back, if the job has it. Its end, and its adoption, do too.
+    async fn leave_place(&self, holder: &str, job: &JobId) -> Result<()>;
     /// Takes a job over from a dead process; does nothing when that does not hold it.
     async fn adopt(&self, job: &JobId, from: &str, to: &str) -> Result<()>;
     /// One job.
@@ -263,6 +277,10 @@ pub trait Journal: Send + Sync {
 
     /// Stores a value, in place of the one before and of its log.
     async fn put_blob(&self, kind: &str, key: &str, blob: &Blob) -> Result<()>;
+    /// Changes a value in one step: what `change` makes of what stands there is
+    /// stored in its place, with an empty log; nothing is, where it makes `None`.
+    /// Returns what stood there.
+    async fn change_blob(&self, kind: &str, key: &str, change: &Change<'_>) -> Result<Option<Blob>>;
     /// Reads a value.
     async fn blob(&self, kind: &str, key: &str) -> Result<Option<Blob>>;
     /// Removes a value and its log.
@@ -277,6 +295,14 @@ pub trait Journal: Send + Sync {
     async fn kept(&self) -> Result<Vec<Kept>>;
     /// What a job replaced is no longer kept alive.
     async fn forget_kept(&self, job: &JobId) -> Result<()>;
+    /// What rewrites cost that changed last at a time or later: that moment, and the
+    /// GB-hours, which are the bound where nobody noted more.
+    async fn spent(&self, since_ms: i64) -> Result<Vec<(i64, f64)>> {
+        let cost = |job: &Job| if job.numbers.millis == 0 { job.plan.bound.gb_hours } else { job.numbers.gb_hours };
+        let jobs = self.jobs(Query::Latest(u32::MAX)).await?;
+        let rewrites = jobs.iter().filter(|job| job.kind == Kind::Rewrite && job.changed_ms >= since_ms);
+        Ok(rewrites.map(|job| (job.changed_ms, cost(job))).collect())
+    }
     /// Drops ended jobs that changed last before a time, answer for no files
     /// and keep nothing alive. Returns how many.
     async fn prune(&self, before_ms: i64) -> Result<u64>;
@@ -285,6 +311,12 @@ pub trait Journal: Send + Sync {
 /// Only the holder of a job touches it.
 fn check_holder(id: &JobId, holds: &str, asks: &str) -> Result<()> {
     if holds == asks { Ok(()) } else { Err(Error::TakenOver(id.0.clone())) }
+}
+
+/// Whether a job has a lease that a plan needs.
+fn has_lease(other: &Job, plan: &Plan) -> bool {
+    let held: HashSet<&str> = other.plan.inputs.iter().map(|f| f.path.as_ref()).collect();
+    other.plan.table == plan.table && !other.state.is_final() && plan.inputs.iter().any(|f| held.contains(f.path.as_ref()))
 }
 
 /// The gate of [`Journal::advance`].

@@ -5,16 +5,17 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Row, Sqlite, SqlitePool, Transaction};
+use sqlx::{Sqlite, SqlitePool, Transaction};
 
+use super::rows::{column, plan_text, read_attempt, read_blob, read_holder, read_job, read_table_key, table_key};
 use super::{
-    Blob, Error, Holder, Journal, Kept, Pause, Pauses, Query, Result, Role, Step, check_attempt, check_holder, check_job, parse, schema,
-    text,
+    Blob, Change, Error, Holder, Journal, Kept, Pause, Pauses, Query, Result, Role, Step, check_attempt, check_holder, check_job,
+    has_lease, parse, schema, text,
 };
 use crate::act::attempt::{Attempt, AttemptState};
 use crate::act::job::{Job, JobState, Kind, Numbers};
-use crate::model::ident::{TableFormat, TableIdent};
-use crate::model::plan::{AttemptId, JobId, Plan};
+use crate::model::ident::TableIdent;
+use crate::model::plan::{AttemptId, JobId};
 
 /// See the module.
 pub struct SqliteJournal {
@@ -56,6 +57,39 @@ impl SqliteJournal {
         check_holder(job, column(&row, "holder")?, holder)
     }
 
+    /// The unfinished jobs on a table of other processes that are entered and not dead.
+    async fn others(
+        &self,
+        turn: &mut Transaction<'static, Sqlite>,
+        table: &TableIdent,
+        holder: &str,
+        dead: &[String],
+    ) -> Result<Vec<SqliteRow>> {
+        let sql = "SELECT * FROM jobs WHERE state IN ('requested','inflight','resolving') AND table_id = ?1 AND holder <> ?2
+                   AND holder IN (SELECT id FROM holders)";
+        let query = sqlx::query(sql).bind(table_key(Some(table))).bind(holder);
+        let mut living = Vec::new();
+        for row in query.fetch_all(&mut **turn).await.map_err(|e| self.error(&e))? {
+            if !dead.contains(&column(&row, "holder")?) {
+                living.push(row);
+            }
+        }
+        Ok(living)
+    }
+
+    /// Stores a value in place of the one before and of its log, or removes both.
+    async fn set_blob(&self, turn: &mut Transaction<'static, Sqlite>, kind: &str, key: &str, blob: Option<&Blob>) -> Result<()> {
+        let query = match blob {
+            Some(blob) => {
+                let sql = "INSERT OR REPLACE INTO blobs (kind, key, version, bytes) VALUES (?1, ?2, ?3, ?4)";
+                sqlx::query(sql).bind(kind).bind(key).bind(i64::from(blob.version)).bind(&blob.bytes)
+            }
+            None => sqlx::query("DELETE FROM blobs WHERE kind = ?1 AND key = ?2").bind(kind).bind(key),
+        };
+        query.execute(&mut **turn).await.map_err(|e| self.error(&e))?;
+        self.drop_log(turn, kind, key).await
+    }
+
     /// Removes a value's log.
     async fn drop_log(&self, turn: &mut Transaction<'static, Sqlite>, kind: &str, key: &str) -> Result<()> {
         let query = sqlx::query("DELETE FROM blob_logs WHERE kind = ?1 AND key = ?2").bind(kind).bind(key);
@@ -82,60 +116,7 @@ impl SqliteJournal {
     }
 }
 
-/// A column of a row.
-fn column<'r, T: sqlx::Decode<'r, Sqlite> + sqlx::Type<Sqlite>>(row: &'r SqliteRow, name: &'static str) -> Result<T> {
-    row.try_get(name).map_err(|e| Error::Unreadable { id: name.into(), why: e.to_string() })
-}
-
-fn read_job(row: &SqliteRow) -> Result<Job> {
-    let id: String = column(row, "id")?;
-    let state: String = column(row, "state")?;
-    let state =
-        JobState::from_code(&state).ok_or_else(|| Error::Unreadable { id: id.clone(), why: format!("no state is called {state}") })?;
-    Ok(Job {
-        kind: parse(&id, column(row, "kind")?)?,
-        plan: parse(&id, column(row, "plan")?)?,
-        state,
-        holder: column(row, "holder")?,
-        requested_ms: column(row, "requested_ms")?,
-        changed_ms: column(row, "changed_ms")?,
-        cancel: column::<i64>(row, "cancel")? != 0,
-        note: column(row, "note")?,
-        numbers: parse(&id, column(row, "numbers")?)?,
-        id: JobId(id),
-    })
-}
-
-fn read_attempt(row: &SqliteRow) -> Result<Attempt> {
-    let id: String = column(row, "id")?;
-    let number = u32::try_from(column::<i64>(row, "number")?);
-    Ok(Attempt {
-        job: JobId(column(row, "job")?),
-        number: number.map_err(|e| Error::Unreadable { id: id.clone(), why: e.to_string() })?,
-        state: parse(&id, column(row, "state")?)?,
-        id: AttemptId(id),
-    })
-}
-
-fn table_key(table: Option<&TableIdent>) -> String {
-    match table {
-        None => "*".into(),
-        Some(TableIdent { format: TableFormat::Iceberg, uuid }) => format!("iceberg:{uuid}"),
-    }
-}
-
-fn read_table_key(key: &str) -> Option<TableIdent> {
-    key.strip_prefix("iceberg:").and_then(|uuid| uuid.parse().ok()).map(TableIdent::iceberg)
-}
-
-/// The plan as JSON that reads back equal.
-fn plan_text(id: &JobId, plan: &Plan) -> Result<String> {
-    let json = text(&id.0, plan)?;
-    match parse::<Plan>(&id.0, &json)? == *plan {
-        true => Ok(json),
-        false => Err(Error::Unreadable { id: id.0.clone(), why: "the plan does not read back equal".into() }),
-    }
-}
+const BLOB: &str = "SELECT version, bytes FROM blobs WHERE kind = ?1 AND key = ?2";
 
 #[async_trait]
 impl Journal for SqliteJournal {
@@ -168,10 +149,9 @@ impl Journal for SqliteJournal {
         self.end(turn).await
     }
 
-    async fn beat(&self, holder: &str, now_ms: i64) -> Result<()> {
+    async fn beat(&self, holder: &str, now_ms: i64) -> Result<bool> {
         let query = sqlx::query("UPDATE holders SET beat_ms = ?2 WHERE id = ?1").bind(holder).bind(now_ms);
-        query.execute(&self.pool).await.map_err(|e| self.error(&e))?;
-        Ok(())
+        Ok(query.execute(&self.pool).await.map_err(|e| self.error(&e))?.rows_affected() > 0)
     }
 
     async fn release(&self, holder: &str) -> Result<()> {
@@ -183,10 +163,16 @@ impl Journal for SqliteJournal {
         self.read("SELECT body, beat_ms FROM holders ORDER BY id", &[], read_holder).await
     }
 
-    async fn request(&self, job: &Job) -> Result<()> {
+    async fn request(&self, job: &Job, dead: &[String]) -> Result<bool> {
         let refused = || Error::Illegal { id: job.id.0.clone(), from: "absent".into(), to: job.state.code().into() };
         if job.state != JobState::Requested {
             return Err(refused());
+        }
+        let mut turn = self.turn().await?;
+        for other in self.others(&mut turn, &job.plan.table, &job.holder, dead).await? {
+            if has_lease(&read_job(&other)?, &job.plan) {
+                return Ok(false);
+            }
         }
         let sql = "INSERT INTO jobs (id, table_id, table_name, kind, plan, state, holder, requested_ms, changed_ms, note, numbers)
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT DO NOTHING";
@@ -202,10 +188,35 @@ impl Journal for SqliteJournal {
             .bind(job.changed_ms)
             .bind(&job.note)
             .bind(text(&job.id.0, &job.numbers)?)
-            .execute(&self.pool)
+            .execute(&mut *turn)
             .await
             .map_err(|e| self.error(&e))?;
-        if done.rows_affected() == 1 { Ok(()) } else { Err(refused()) }
+        if done.rows_affected() != 1 {
+            return Err(refused());
+        }
+        self.end(turn).await?;
+        Ok(true)
+    }
+
+    async fn take_place(&self, holder: &str, job: &JobId, dead: &[String]) -> Result<bool> {
+        let mut turn = self.turn().await?;
+        self.held(&mut turn, job, holder).await?;
+        let row = sqlx::query("SELECT table_id FROM jobs WHERE id = ?1").bind(&job.0).fetch_one(&mut *turn).await;
+        let table = read_table_key(column(&row.map_err(|e| self.error(&e))?, "table_id")?).ok_or_else(|| Error::Absent(job.0.clone()))?;
+        for other in self.others(&mut turn, &table, holder, dead).await? {
+            if column::<i64>(&other, "place")? != 0 {
+                return Ok(false);
+            }
+        }
+        let taken = sqlx::query("UPDATE jobs SET place = 1 WHERE id = ?1").bind(&job.0);
+        taken.execute(&mut *turn).await.map_err(|e| self.error(&e))?;
+        self.end(turn).await?;
+        Ok(true)
+    }
+
+    async fn leave_place(&self, holder: &str, job: &JobId) -> Result<()> {
+        self.run("UPDATE jobs SET place = 0 WHERE id = ?1 AND holder = ?2", &[&job.0, holder]).await?;
+        Ok(())
     }
 
     async fn advance(&self, step: Step<'_>) -> Result<()> {
@@ -230,7 +241,7 @@ impl Journal for SqliteJournal {
     }
 
     async fn adopt(&self, job: &JobId, from: &str, to: &str) -> Result<()> {
-        self.run("UPDATE jobs SET holder = ?3 WHERE id = ?1 AND holder = ?2", &[&job.0, from, to]).await?;
+        self.run("UPDATE jobs SET holder = ?3, place = 0 WHERE id = ?1 AND holder = ?2", &[&job.0, from, to]).await?;
         Ok(())
     }
 
@@ -370,28 +381,27 @@ impl Journal for SqliteJournal {
 
     async fn put_blob(&self, kind: &str, key: &str, blob: &Blob) -> Result<()> {
         let mut turn = self.turn().await?;
-        let sql = "INSERT OR REPLACE INTO blobs (kind, key, version, bytes) VALUES (?1, ?2, ?3, ?4)";
-        let query = sqlx::query(sql).bind(kind).bind(key).bind(i64::from(blob.version)).bind(&blob.bytes);
-        query.execute(&mut *turn).await.map_err(|e| self.error(&e))?;
-        self.drop_log(&mut turn, kind, key).await?;
+        self.set_blob(&mut turn, kind, key, Some(blob)).await?;
         self.end(turn).await
     }
 
+    async fn change_blob(&self, kind: &str, key: &str, change: &Change<'_>) -> Result<Option<Blob>> {
+        let mut turn = self.turn().await?;
+        let row = sqlx::query(BLOB).bind(kind).bind(key).fetch_optional(&mut *turn).await.map_err(|e| self.error(&e))?;
+        let before = row.as_ref().map(|row| read_blob(row, kind, key)).transpose()?;
+        let after = change(before.as_ref())?;
+        self.set_blob(&mut turn, kind, key, after.as_ref()).await?;
+        self.end(turn).await?;
+        Ok(before)
+    }
+
     async fn blob(&self, kind: &str, key: &str) -> Result<Option<Blob>> {
-        let read = |row: &SqliteRow| -> Result<Blob> {
-            let version = u32::try_from(column::<i64>(row, "version")?);
-            let version = version.map_err(|e| Error::Unreadable { id: format!("{kind}/{key}"), why: e.to_string() })?;
-            Ok(Blob { version, bytes: column(row, "bytes")? })
-        };
-        let sql = "SELECT version, bytes FROM blobs WHERE kind = ?1 AND key = ?2";
-        Ok(self.read(sql, &[kind, key], read).await?.into_iter().next())
+        Ok(self.read(BLOB, &[kind, key], |row| read_blob(row, kind, key)).await?.into_iter().next())
     }
 
     async fn drop_blob(&self, kind: &str, key: &str) -> Result<()> {
         let mut turn = self.turn().await?;
-        let query = sqlx::query("DELETE FROM blobs WHERE kind = ?1 AND key = ?2").bind(kind).bind(key);
-        query.execute(&mut *turn).await.map_err(|e| self.error(&e))?;
-        self.drop_log(&mut turn, kind, key).await?;
+        self.set_blob(&mut turn, kind, key, None).await?;
         self.end(turn).await
     }
 
@@ -425,16 +435,19 @@ impl Journal for SqliteJournal {
         Ok(())
     }
 
+    async fn spent(&self, since_ms: i64) -> Result<Vec<(i64, f64)>> {
+        // plans may be large: their bound alone is read
+        let sql = "SELECT changed_ms, CASE WHEN json_extract(numbers, '$.millis') > 0 THEN json_extract(numbers, '$.gb_hours')
+                   ELSE json_extract(plan, '$.bound.gb_hours') END + 0.0 AS cost
+                   FROM jobs WHERE kind = ?1 AND changed_ms >= CAST(?2 AS INTEGER)";
+        let rewrite = text("", &Kind::Rewrite)?;
+        self.read(sql, &[&rewrite, &since_ms.to_string()], |row| Ok((column(row, "changed_ms")?, column(row, "cost")?))).await
+    }
+
     async fn prune(&self, before_ms: i64) -> Result<u64> {
         let sql = "DELETE FROM jobs WHERE state IN ('committed','failed','cancelled') AND kept = 0 AND changed_ms < ?1
                    AND NOT EXISTS (SELECT 1 FROM attempts a JOIN files f ON f.attempt = a.id WHERE a.job = jobs.id)";
         let done = sqlx::query(sql).bind(before_ms).execute(&self.pool).await.map_err(|e| self.error(&e))?;
         Ok(done.rows_affected())
     }
-}
-
-fn read_holder(row: &SqliteRow) -> Result<Holder> {
-    let mut holder: Holder = parse("holder", column(row, "body")?)?;
-    holder.beat_ms = column(row, "beat_ms")?;
-    Ok(holder)
 }

@@ -33,7 +33,7 @@ pub(crate) fn plan(n: u128, files: &[&str]) -> Plan {
     }
 }
 
-fn job(id: &str) -> Job {
+pub(super) fn job(id: &str) -> Job {
     Job {
         id: JobId(id.into()),
         kind: Kind::Rewrite,
@@ -48,7 +48,7 @@ fn job(id: &str) -> Job {
     }
 }
 
-fn holder(id: &str, role: Role) -> Holder {
+pub(super) fn holder(id: &str, role: Role) -> Holder {
     Holder { id: id.into(), role, host: "here".into(), pid: 7, beat_ms: 1_000 }
 }
 
@@ -63,7 +63,7 @@ async fn a_plan_of_any_cost_is_kept() {
     for n in 1..=200u32 {
         let mut job = job(&format!("j{n}"));
         job.plan.bound.gb_hours = 0.001 + f64::from(n) * 20_205_210.0 / 180e9;
-        assert_eq!(journal.request(&job).await.map_err(|e| e.to_string()), Ok(()), "{}", job.plan.bound.gb_hours);
+        assert_eq!(journal.request(&job, &[]).await.map_err(|e| e.to_string()), Ok(true), "{}", job.plan.bound.gb_hours);
     }
 }
 
@@ -72,7 +72,7 @@ async fn what_was_written_is_read_back_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let journal = sqlite(dir.path()).await;
     assert_eq!(journal.instance("first").await.unwrap(), "first");
-    journal.request(&job("j")).await.unwrap();
+    journal.request(&job("j"), &[]).await.unwrap();
     let begun = Attempt { id: attempt::id(&JobId("j".into()), 0), job: JobId("j".into()), number: 0, state: AttemptState::Writing };
     journal.begin("h", &begun).await.unwrap();
     journal.name_file(&begun.id, "s3://b/é ü.parquet").await.unwrap();
@@ -95,6 +95,32 @@ async fn what_was_written_is_read_back_after_a_restart() {
     assert_eq!(journal.blob_log("layout", "k").await.unwrap(), [[1, 0], [3, 0]]);
     assert!(journal.resume(Some(&plan(1, &[]).table)).await.unwrap());
     assert!(!journal.resume(None).await.unwrap());
+}
+
+#[tokio::test]
+async fn both_journals_tell_what_rewrites_cost_and_the_bound_where_nobody_noted_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let journals: [Box<dyn Journal>; 2] = [Box::new(sqlite(dir.path()).await), Box::new(MemoryJournal::default())];
+    for journal in journals {
+        let of = |id: &str, files: &[&str], kind: Kind, at_ms: i64| {
+            let mut made = Job { plan: plan(1, files), kind, requested_ms: at_ms, changed_ms: at_ms, ..job(id) };
+            made.plan.bound.gb_hours = 2.0;
+            made
+        };
+        let undo = Kind::Undo { of: JobId("a".into()), snapshot_id: 1 };
+        for made in [of("a", &["f1"], Kind::Rewrite, 10), of("b", &["f2"], Kind::Rewrite, 20), of("c", &["f3"], undo, 30)] {
+            assert!(journal.request(&made, &[]).await.unwrap());
+        }
+        let numbers = Numbers { millis: 5, gb_hours: 0.25, ..Numbers::default() };
+        for (to, at_ms) in [(JobState::Inflight, 15), (JobState::Failed, 40)] {
+            let (job, note, numbers) = (&JobId("a".into()), "", Some(&numbers));
+            journal.advance(Step { holder: "h", job, to, at_ms, note, numbers }).await.unwrap();
+        }
+        let mut spent = journal.spent(20).await.unwrap();
+        spent.sort_by_key(|(at_ms, _)| *at_ms);
+        assert_eq!(spent, [(20, 2.0), (40, 0.25)]);
+        assert_eq!(journal.spent(21).await.unwrap(), [(40, 0.25)]);
+    }
 }
 
 #[tokio::test]
@@ -126,7 +152,7 @@ async fn a_journal_of_a_newer_version_is_refused() {
     let shown = path.display();
     assert_eq!(
         error,
-        format!("{shown} was made by a newer version of afterwrite (schema 9, this one knows 2): use that version, or another journal")
+        format!("{shown} was made by a newer version of afterwrite (schema 9, this one knows 3): use that version, or another journal")
     );
 }
 
@@ -169,10 +195,10 @@ async fn one_process_serves_and_others_may_look() {
         "the journal is in use by another `serve` (process 7 on here, last heard 3 s ago): stop it, or use another journal"
     );
     two.claim(&holder("c", Role::Command), &[]).await.unwrap();
-    one.request(&job("j")).await.unwrap();
+    one.request(&job("j"), &[]).await.unwrap();
     assert!(two.ask_cancel(&JobId("j".into())).await.unwrap());
     assert!(one.is_cancelled(&JobId("j".into())).await.unwrap());
-    one.beat("a", 9_000).await.unwrap();
+    assert!(one.beat("a", 9_000).await.unwrap() && !one.beat("nobody", 9_000).await.unwrap());
     assert_eq!(two.holders().await.unwrap().first().map(|h| h.beat_ms), Some(9_000));
     two.claim(&later, &["a".into()]).await.unwrap();
     let ids: Vec<String> = two.holders().await.unwrap().into_iter().map(|h| h.id).collect();
@@ -189,7 +215,7 @@ async fn two_processes_write_at_the_same_time() {
     let jobs = journals.iter().enumerate().map(|(n, journal)| async move {
         for i in 0..20 {
             let id = format!("{n}-{i}");
-            journal.request(&job(&id)).await.unwrap();
+            journal.request(&job(&id), &[]).await.unwrap();
             let step = Step { holder: "h", job: &JobId(id), to: JobState::Inflight, at_ms: 6, note: "", numbers: None };
             journal.advance(step).await.unwrap();
         }
@@ -205,7 +231,7 @@ async fn two_processes_write_at_the_same_time() {
 async fn a_process_whose_job_was_taken_over_cannot_ask_a_catalog() {
     let dir = tempfile::tempdir().unwrap();
     for journal in [Box::new(sqlite(dir.path()).await) as Box<dyn Journal>, Box::new(MemoryJournal::default())] {
-        journal.request(&job("j")).await.unwrap();
+        journal.request(&job("j"), &[]).await.unwrap();
         let id = JobId("j".into());
         let tried = Attempt { id: attempt::id(&id, 1), job: id.clone(), number: 1, state: AttemptState::Writing };
         journal.begin("h", &tried).await.unwrap();
@@ -222,7 +248,11 @@ async fn a_process_whose_job_was_taken_over_cannot_ask_a_catalog() {
 
 #[derive(Clone, Debug)]
 enum Op {
-    Request(u8),
+    Request(u8, bool),
+    Claim(u8),
+    Leave(u8),
+    Take(u8, u8, bool),
+    Give(u8, u8),
     Advance(u8, JobState),
     Begin(u8, u8),
     Step(u8, u8, AttemptState),
@@ -251,7 +281,11 @@ fn states() -> impl Strategy<Value = AttemptState> {
 fn ops() -> impl Strategy<Value = Op> {
     let (j, n) = (0..3u8, 0..3u8);
     prop_oneof![
-        2 => j.clone().prop_map(Op::Request),
+        2 => (j.clone(), any::<bool>()).prop_map(|(j, other)| Op::Request(j, other)),
+        2 => (0..2u8).prop_map(Op::Claim),
+        1 => (0..2u8).prop_map(Op::Leave),
+        4 => (j.clone(), 0..2u8, any::<bool>()).prop_map(|(j, h, dead)| Op::Take(j, h, dead)),
+        2 => (j.clone(), 0..2u8).prop_map(|(j, h)| Op::Give(j, h)),
         4 => (j.clone(), prop::sample::select(JobState::ALL.to_vec())).prop_map(|(j, s)| Op::Advance(j, s)),
         2 => (j.clone(), n.clone()).prop_map(|(j, n)| Op::Begin(j, n)),
         4 => (j.clone(), n.clone(), states()).prop_map(|(j, n, s)| Op::Step(j, n, s)),
@@ -273,7 +307,17 @@ async fn apply(journal: &dyn Journal, op: &Op, now: i64) -> String {
     let of = |j: &u8, n: &u8| attempt::id(&id(j), u32::from(*n));
     let path = |p: &u8| format!("p{p}");
     let done = match op {
-        Op::Request(j) => journal.request(&job(&id(j).0)).await.map(|()| 0),
+        Op::Request(j, other) => {
+            journal.request(&Job { holder: HOLDERS[usize::from(*other)].into(), ..job(&id(j).0) }, &[]).await.map(u64::from)
+        }
+        Op::Claim(h) => journal.claim(&holder(HOLDERS[usize::from(*h)], Role::Command), &[]).await.map(|()| 0),
+        Op::Leave(h) => journal.release(HOLDERS[usize::from(*h)]).await.map(|()| 0),
+        Op::Take(j, h, dead) => {
+            let (own, other) = if *h == 0 { (HOLDERS[0], HOLDERS[1]) } else { (HOLDERS[1], HOLDERS[0]) };
+            let dead: Vec<String> = dead.then(|| other.to_owned()).into_iter().collect();
+            journal.take_place(own, &id(j), &dead).await.map(u64::from)
+        }
+        Op::Give(j, h) => journal.leave_place(HOLDERS[usize::from(*h)], &id(j)).await.map(|()| 0),
         Op::Advance(j, to) => {
             let numbers = Numbers { snapshot_id: Some(now), bytes_in: 20, ..Numbers::default() };
             let step =

@@ -55,7 +55,9 @@ fn kind(check: &v1::Check) -> &'static str {
 
 fn sentence(made: &v1::Decision) -> String {
     let label = made.partition.as_ref().map_or("all", |p| p.label.as_str());
-    let mut text = format!("{} {} at {}, snapshot {}: {}", made.table, label, human::moment(made.at_ms), made.snapshot_id, verdict(made));
+    let (decided, judged) = (human::moment(made.decided_at_ms), human::moment(made.at_ms));
+    let mut text =
+        format!("{} {label} decided at {decided}, judged at {judged}, snapshot {}: {}", made.table, made.snapshot_id, verdict(made));
     text.push_str(&format!(" ({})", made.reason));
     if !made.detail.is_empty() {
         text.push_str(&format!(": {}", made.detail));
@@ -103,7 +105,8 @@ struct Line<'a> {
     partition: &'a str,
     spec_id: i32,
     snapshot_id: &'a str,
-    at_ms: i64,
+    decided_at_ms: i64,
+    judged_at_ms: i64,
     verdict: &'static str,
     reason: &'a str,
     detail: &'a str,
@@ -162,7 +165,8 @@ fn line(made: &v1::Decision) -> Line<'_> {
         partition: made.partition.as_ref().map_or("all", |p| p.label.as_str()),
         spec_id: made.partition.as_ref().map_or(0, |p| p.spec_id),
         snapshot_id: &made.snapshot_id,
-        at_ms: made.at_ms,
+        decided_at_ms: made.decided_at_ms,
+        judged_at_ms: made.at_ms,
         verdict: match made.verdict() {
             Verdict::Now => "now",
             Verdict::Queued => "queued",

@@ -25,13 +25,13 @@ fn made(verdict: Verdict) -> v1::Decision {
         name: TableName::new("lake", "db", "t"),
         scope: key(),
         snapshot_id: SNAPSHOT,
-        at_ms: 0,
+        at_ms: 5_000,
         verdict,
         act: false,
         checks: vec![Check { name: "small-files.tier".into(), value: 13.0, threshold: 8.0, passed: true, note: "small files".into() }],
         traits: Traits { data_files: 13, ..Traits::default() },
     };
-    decision_message(&Explained { label: "month=12".into(), decision, score: 0.25, waits_for: "no slot is free".into() })
+    decision_message(&Explained { label: "month=12".into(), decision, decided_ms: 0, score: 0.25, waits_for: "no slot is free".into() })
 }
 
 fn layout() -> TableLayout {
@@ -95,7 +95,7 @@ fn inspect_json_is_one_object_a_line_with_ids_as_text() {
 #[test]
 fn why_says_the_verdict_the_reason_and_every_number() {
     let text = decisions(&[made(Verdict::Now { rule: "small-files".into(), gb_hours: 0.5, gain: 12 })]);
-    let first = "lake.db.t month=12 at 1970-01-01T00:00:00Z, snapshot 9007199254740993: compact now (small-files): rule `small-files` fired; \
+    let first = "lake.db.t month=12 decided at 1970-01-01T00:00:00Z, judged at 1970-01-01T00:00:05Z, snapshot 9007199254740993: compact now (small-files): rule `small-files` fired; \
                  12 files fewer for 0.50 GB-h, only advised; waits: no slot is free";
     assert_eq!(text.lines().next().unwrap(), first);
     let check: Vec<&str> = text.lines().nth_back(1).unwrap().split("  ").map(str::trim).filter(|c| !c.is_empty()).collect();
@@ -106,7 +106,7 @@ fn why_says_the_verdict_the_reason_and_every_number() {
 #[test]
 fn a_reason_that_passes_says_when_and_a_refusal_what_was_found() {
     let sentence = |reason| watched(&Item::Decision(made(Verdict::Not { reason })), false);
-    let head = "lake.db.t month=12 at 1970-01-01T00:00:00Z, snapshot 9007199254740993: left alone";
+    let head = "lake.db.t month=12 decided at 1970-01-01T00:00:00Z, judged at 1970-01-01T00:00:05Z, snapshot 9007199254740993: left alone";
     let quiet = sentence(Reason::QuietWindow { until_ms: 60_000 });
     assert_eq!(quiet, format!("{head} (quiet-window): written to too recently; until 1970-01-01T00:01:00Z"));
     let refused = sentence(Reason::Refused(Refused::new(Refusal::Encrypted, "key metadata on\u{1b} a.parquet")));

@@ -25,6 +25,9 @@ pub use partition::{PartitionTypes, Unresolved};
 
 /// The field id of a position delete's `file_path` column.
 pub const DELETE_FILE_PATH: i32 = 2_147_483_546;
+/// The field id of the metadata column `_file`, under which DuckDB states the
+/// bounds of `file_path`.
+pub const FILE_COLUMN: i32 = 2_147_483_646;
 
 /// How a file is encoded, by its manifest entry and never by its name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -65,6 +68,9 @@ pub struct ScanEntry {
     pub path_lower: Option<Arc<[u8]>>,
     /// Upper bound of the same column; it may be truncated or wrong.
     pub path_upper: Option<Arc<[u8]>>,
+    /// Equal bounds stated under the id of `_file`, which no reader of `file_path`
+    /// bounds sees.
+    pub file_column: Option<Arc<[u8]>>,
     /// Whether the file carries encryption key metadata.
     pub encrypted: bool,
 }

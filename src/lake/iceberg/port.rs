@@ -57,6 +57,11 @@ impl Table for IcebergTable {
         scope::read_many(self, scopes).await
     }
 
+    async fn foresee(&self, plan: &Plan) -> Result<()> {
+        rewrite::foresee::run(self, plan).await?;
+        commit::foresee(self, plan).await
+    }
+
     async fn rewrite(&self, plan: &Plan, attempt: &AttemptId, control: &dyn Control) -> Result<Written> {
         rewrite::run(self, plan, attempt, control).await
     }

@@ -26,6 +26,8 @@ pub struct WriteProperties {
     pub codec_is_set: bool,
     /// `row-group-size-bytes`: a row group ends when it is this large.
     pub row_group_bytes: u64,
+    /// Whether the table itself names that size.
+    pub row_group_is_set: bool,
     /// `page-size-bytes`: a page ends when it is this large.
     pub page_bytes: usize,
     /// `page-row-limit`: a page ends when it has this many rows.
@@ -61,6 +63,7 @@ impl WriteProperties {
         Ok(Self {
             compression: reader.compression()?,
             codec_is_set: reader.text("compression-codec").is_some(),
+            row_group_is_set: reader.text("row-group-size-bytes").is_some(),
             row_group_bytes: reader.size("row-group-size-bytes", 128 << 20)?,
             page_bytes: reader.size("page-size-bytes", 1 << 20)?,
             page_rows: reader.size("page-row-limit", 20_000)?,

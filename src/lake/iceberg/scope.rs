@@ -3,7 +3,8 @@
 pub mod head;
 mod prune;
 pub mod rules;
-mod targets;
+mod stray;
+pub mod targets;
 pub mod tuple;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -44,14 +45,16 @@ pub async fn read(table: &IcebergTable, scope: &PartitionKey) -> Result<ScopeFil
 ///   file's, and it is of the same spec and tuple, or its spec is unpartitioned
 ///   (only void fields counts), which reaches every partition of every spec;
 /// * position delete: equal or greater, same spec and tuple, and it names the
-///   path. Paths are compared parsed, not as text.
+///   path, as the data file's entry spells it.
 ///
 /// A branch without snapshot has snapshot id −1 and no files.
 ///
 /// # Errors
 /// Refusals, each naming the file: `file-format` (a live file of the partition,
 /// or a delete that reaches it, is not Parquet), `encrypted`, `deletion-vector`,
-/// `damaged` (a data file that is live twice). Store errors.
+/// `damaged` (a data file that is live twice), `stray-delete` (a position delete
+/// names a file of the partition in another spelling, or from another spec or
+/// tuple). Store errors.
 pub async fn read_many(table: &IcebergTable, scopes: &[PartitionKey]) -> Result<Vec<ScopeFiles>> {
     let Some(head) = head::read(table).await? else {
         return Ok(scopes.iter().map(|scope| nothing(scope.clone())).collect());
@@ -119,8 +122,9 @@ pub async fn read_states(table: &IcebergTable, head: &Head, scopes: &[PartitionK
     }
     let scanned: Vec<Found> = stream::iter(scans).buffered(PARALLEL_READS).try_collect().await?;
     let mut parts: Vec<Part> = scopes.iter().map(|_| Part::default()).collect();
-    let mut global = Vec::new();
+    let (mut global, mut aimed) = (Vec::new(), stray::ByTarget::new());
     for found in scanned {
+        found.positions.iter().for_each(|entry| stray::enter(&mut aimed, entry));
         global.extend(found.global.into_iter().map(|e| (found.home, e)));
         for (at, entry) in found.of_scope {
             let Some(part) = parts.get_mut(at) else { continue };
@@ -131,19 +135,22 @@ pub async fn read_states(table: &IcebergTable, head: &Head, scopes: &[PartitionK
     let store = Store::new(&table.loaded.io);
     let mut states = Vec::with_capacity(scopes.len());
     for (scope, part) in scopes.iter().zip(parts) {
-        states.push(part.join(scope, &global, &store).await?);
+        let state = part.join(scope, &global, &store).await?;
+        stray::refuse(scope, &state.files, &state.reaching, &aimed)?;
+        states.push(state);
     }
     Ok(states)
 }
 
-/// Whether a manifest may hold a file of the scopes, or a global delete.
+/// Whether a manifest may hold a data file of the scopes, or a delete: global and
+/// stray ones lie in any partition.
 pub fn concerns(table: &IcebergTable, manifest: &ManifestFile, scopes: &[PartitionKey]) -> bool {
     if head::is_empty(manifest) {
         return false;
     }
     let metadata = &table.loaded.metadata;
     let spec_id = manifest.partition_spec_id;
-    if manifest.content == ManifestContentType::Deletes && head::is_unpartitioned(metadata, spec_id) {
+    if manifest.content == ManifestContentType::Deletes {
         return true;
     }
     let mut of_spec = scopes.iter().filter(|s| s.spec_id == spec_id).peekable();
@@ -159,6 +166,8 @@ struct Found {
     home: usize,
     of_scope: Vec<(usize, ScanEntry)>,
     global: Vec<ScanEntry>,
+    /// Position deletes of all partitions.
+    positions: Vec<ScanEntry>,
 }
 
 /// Where each scope was asked for; one asked for twice is answered twice.
@@ -171,10 +180,13 @@ fn places(scopes: &[PartitionKey]) -> Places<'_> {
 }
 
 fn find(table: &IcebergTable, home: usize, entries: Vec<ScanEntry>, places: &Places<'_>) -> Found {
-    let mut found = Found { home, of_scope: Vec::new(), global: Vec::new() };
+    let mut found = Found { home, of_scope: Vec::new(), global: Vec::new(), positions: Vec::new() };
     for entry in entries {
         if entry.entry.status == EntryStatus::Deleted {
             continue;
+        }
+        if entry.entry.content == Content::PositionDeletes {
+            found.positions.push(entry.clone());
         }
         let spec_id = entry.entry.partition.spec_id;
         if entry.entry.content == Content::EqualityDeletes && head::is_unpartitioned(&table.loaded.metadata, spec_id) {
@@ -234,7 +246,7 @@ fn known_targets(entry: &ScanEntry) -> Targets {
     let text = |bytes: &Option<Arc<[u8]>>| bytes.as_deref().and_then(|b| std::str::from_utf8(b).ok()).map(str::to_owned);
     let (lower, upper) = (text(&entry.path_lower), text(&entry.path_upper));
     match rules::single_target(entry.referenced_data_file.as_deref(), lower.as_deref(), upper.as_deref()) {
-        Some(one) => Targets::Named([one].into()),
+        Some(one) => Targets::Named([Arc::from(one)].into()),
         None => Targets::Unread,
     }
 }
@@ -317,6 +329,7 @@ mod tests {
             referenced_data_file: None,
             path_lower: None,
             path_upper: None,
+            file_column: None,
             encrypted: false,
         }
     }

@@ -1,13 +1,24 @@
 //! Work on columns, spread over the cores, and work beside other tasks.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Cores at hand.
+/// Cores at hand when this was asked first: the system looks through files for it.
 pub fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
+    *CORES
+}
+
+/// A core for work that takes one, when its turn comes: jobs side by side would
+/// otherwise hold the memory of more columns than can be worked on. Held until the
+/// work is done; such work never waits for another core. A runtime of one thread does
+/// such work one piece at a time by itself: see [`aside`].
+pub async fn core() -> Option<SemaphorePermit<'static>> {
+    static FREE: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores()));
+    if is_alone() { None } else { FREE.acquire().await.ok() }
 }
 
 /// Does the work on every item, on as many threads as there are cores, this one
@@ -46,10 +57,15 @@ pub fn spread<T: Send, E: Send>(items: Vec<T>, work: impl Fn(T) -> Result<(), E>
 /// Errs with what became of it when it did not end: it panicked, or the runtime
 /// is going down.
 pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
-    if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+    if is_alone() {
         return catch_unwind(AssertUnwindSafe(work)).map_err(|_| "the work panicked".into());
     }
     tokio::task::spawn_blocking(work).await.map_err(|stopped| stopped.to_string())
+}
+
+/// Whether all tasks share one thread.
+fn is_alone() -> bool {
+    Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread
 }
 
 #[cfg(test)]

@@ -8,7 +8,9 @@
 //! chunks. A fault of the reader that both sides of one half repeat is seen by the
 //! other.
 
+mod alone;
 mod blocks;
+mod blooms;
 mod bounds;
 mod chunks;
 mod counts;
@@ -19,6 +21,7 @@ mod readback;
 mod reread;
 mod second;
 mod stated;
+mod told;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -47,14 +50,16 @@ use crate::model::refusal::Refusal;
 /// * rows: those of the inputs' manifests were read, and they less the deleted
 ///   ones are those read back; nothing is deleted without deletes, and no more
 ///   by position deletes than they name;
-/// * which rows are deleted, found by a second reading of the deletes;
+/// * which rows are deleted, row by row, found by a second reading of the deletes;
 /// * NULLs of each column against the inputs' manifests, or footers: equal without
 ///   deletes, else fewer by at most the deleted rows;
 /// * values: ordered hashes of every column, pages and their values in order, or
 ///   bytes of every chunk;
 /// * the outputs have the table's schema by field ids, and the sizes, counts and
 ///   bounds that the manifests will state of them hold: by their rows, all of which
-///   decode, or, where chunks are copied, by what the inputs' manifests state.
+///   decode, or, where chunks are copied, by what the inputs' manifests state;
+/// * statistics, page indexes and bloom filters of the outputs leave out no value;
+///   those of copied chunks are the inputs', bit by bit.
 ///
 /// Errs [`Error::Proof`] when one does not hold; `NotFound` or `Unreachable`, or a
 /// refusal `Damaged` about an input.
@@ -89,7 +94,29 @@ impl Proving<'_> {
         let back = readback::read(&self.store, self.outputs, &self.schema, None, self.limits(1)).await?;
         let second = Second::load(self.table, &self.store, self.plan, &self.schema).await?;
         self.same_count(second.as_ref(), read.rows_deleted).await?;
-        self.same_values(read, &back, &self.entries().await?).await
+        let proof = self.same_values(read, &back, &self.entries().await?).await?;
+        if let Some(second) = &second {
+            self.same_rows_left(read, second).await?;
+        }
+        alone::hold(&self.store, self.outputs, self.plan.bound.memory, None, false).await?;
+        Ok(proof)
+    }
+
+    /// The rows that the rewrite's reader gave are those that are left of the inputs
+    /// where the deleted rows are known by another reading of the deletes: as many
+    /// deleted ones prove nothing, they may be others.
+    async fn same_rows_left(&self, read: &ReadSummary, second: &Second<'_>) -> Result<()> {
+        let deletes = reread::deletes(self.table, self.plan, &self.store).await?;
+        let again = reread::read(self.table, self.plan, &self.schema, (&deletes, Some(second)), self.limits(2)).await?;
+        self.same_deleted(again.rows_in, again.rows_deleted)?;
+        let differ = read.columns.len() != again.columns.len() || read.rows_deleted != again.rows_deleted;
+        match read.columns.iter().zip(&again.columns).find(|(read, again)| read != again) {
+            Some((column, _)) => {
+                Err(failed(&format!("column {}", column.path), "the rows that were written are not those that no delete names"))
+            }
+            None if differ => Err(failed("", "the rewrite read other columns or rows than the proof")),
+            None => Ok(()),
+        }
     }
 
     /// As many rows were left out as the second reading of the deletes names.
@@ -113,12 +140,14 @@ impl Proving<'_> {
         let pages = pages::Pages { store: &self.store, plan, outputs, schema: &self.schema, entries: &entries, deletes: deleting };
         let Some(mut same) = pages.compare().await? else {
             let all: BTreeSet<usize> = (0..self.schema.fields().len()).collect();
-            let (read, back) = self.both(&all, &deletes).await?;
+            alone::hold(&self.store, self.outputs, self.plan.bound.memory, None, true).await?;
+            let (read, back) = self.both(&all, (&deletes, second.as_ref())).await?;
             self.same_count(second.as_ref(), read.rows_deleted).await?;
             return self.same_values(&read, &back, &entries).await;
         };
         if !same.unfit.is_empty() {
-            let (read, back) = self.both(&same.unfit, &deletes).await?;
+            alone::hold(&self.store, self.outputs, self.plan.bound.memory, Some(&same.unfit), true).await?;
+            let (read, back) = self.both(&same.unfit, (&deletes, second.as_ref())).await?;
             same.columns += readback::same_columns(&read.columns, &back)?;
             same.nulls.extend(back.iter().map(|column| (column.field_id, column.nulls)));
             same.hash ^= row_hash(&back);
@@ -133,7 +162,7 @@ impl Proving<'_> {
 
     /// Hashes of some columns of the root, as the proof reads them from the inputs
     /// and from the outputs.
-    async fn both(&self, roots: &BTreeSet<usize>, deletes: &Deletes<'_>) -> Result<(ReadSummary, Vec<ColumnHash>)> {
+    async fn both(&self, roots: &BTreeSet<usize>, deletes: (&Deletes<'_>, Option<&Second<'_>>)) -> Result<(ReadSummary, Vec<ColumnHash>)> {
         let fields: Vec<_> = roots.iter().filter_map(|root| self.schema.fields().get(*root).cloned()).collect();
         let some: SchemaRef = Arc::new(Schema::new(fields));
         let read = reread::read(self.table, self.plan, &some, deletes, self.limits(2));

@@ -31,7 +31,7 @@ use axum::routing::post;
 use serde_json::json;
 
 use super::decode::{self, Draft, Record};
-use super::entrance::Entrance;
+use super::entrance::{Entrance, check_branch};
 use super::ledger::Source;
 use crate::model::event::{Door, Heard};
 use crate::model::wire::Wire;
@@ -152,7 +152,7 @@ impl HttpDoor {
     }
 
     /// The body, unpacked.
-    fn open(&self, source: &Source, headers: &HeaderMap, body: Result<Bytes, BytesRejection>) -> Result<Bytes, Box<Response>> {
+    fn open(&self, source: &Arc<Source>, headers: &HeaderMap, body: Result<Bytes, BytesRejection>) -> Result<Bytes, Box<Response>> {
         source.received(self.entrance.now_ms());
         let body = match body {
             Ok(body) => body,
@@ -165,14 +165,14 @@ impl HttpDoor {
         body::plain(headers, body, self.max_bytes).map_err(|why| Box::new(self.park(source, why)))
     }
 
-    fn park(&self, source: &Source, why: String) -> Response {
+    fn park(&self, source: &Arc<Source>, why: String) -> Response {
         crate::telemetry::event_rejected(Door::Http);
         source.parked(self.entrance.example(String::new(), why.clone()));
         (StatusCode::BAD_REQUEST, axum::Json(json!({ "error": why }))).into_response()
     }
 
     /// As [`HttpDoor::native`], naming the fields that were passed over, if any.
-    fn told(&self, source: &Source, told: decode::Told) -> (StatusCode, serde_json::Value) {
+    fn told(&self, source: &Arc<Source>, told: decode::Told) -> (StatusCode, serde_json::Value) {
         let (status, mut answer) = self.native(source, told.event.map(Draft::from).map_err(|e| e.to_string()));
         if let (false, Some(answer)) = (told.ignored.is_empty(), answer.as_object_mut()) {
             answer.insert("ignored".to_owned(), json!(told.ignored));
@@ -181,7 +181,7 @@ impl HttpDoor {
     }
 
     /// Hears one of our own events, and answers as the gRPC hook does.
-    fn native(&self, source: &Source, draft: Result<Draft, String>) -> (StatusCode, serde_json::Value) {
+    fn native(&self, source: &Arc<Source>, draft: Result<Draft, String>) -> (StatusCode, serde_json::Value) {
         let rejected = |status, why: &str| (status, json!({ "status": "rejected", "reason": why }));
         let draft = match draft {
             Ok(draft) => draft,
@@ -191,6 +191,10 @@ impl HttpDoor {
                 return rejected(StatusCode::BAD_REQUEST, &why);
             }
         };
+        if let Err(why) = check_branch(draft.reference.as_deref()) {
+            source.dropped(self.entrance.example(String::new(), why.clone()));
+            return (StatusCode::OK, json!({ "status": "ignored", "reason": why }));
+        }
         let event = match self.entrance.resolve(draft, Door::Http, None) {
             Ok(events) => events.into_iter().next(),
             Err(why) => {
@@ -207,7 +211,7 @@ impl HttpDoor {
         }
     }
 
-    fn answer(&self, source: &Source, drafts: Vec<Draft>, catalog: Option<&str>, status: StatusCode) -> Response {
+    fn answer(&self, source: &Arc<Source>, drafts: Vec<Draft>, catalog: Option<&str>, status: StatusCode) -> Response {
         if drafts.is_empty() {
             source.ignored();
         }
@@ -226,7 +230,7 @@ impl HttpDoor {
         (status, axum::Json(json!({ "accepted": accepted, "duplicate": duplicate, "dropped": dropped }))).into_response()
     }
 
-    fn hear(&self, source: &Source, draft: Draft, catalog: Option<&str>, tally: &mut Tally) {
+    fn hear(&self, source: &Arc<Source>, draft: Draft, catalog: Option<&str>, tally: &mut Tally) {
         match self.entrance.resolve(draft, Door::Http, catalog) {
             Ok(events) => {
                 for event in events {

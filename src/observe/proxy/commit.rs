@@ -21,10 +21,27 @@ pub struct Change {
     pub creates: bool,
     /// Where refs must stand; `None`: the ref must not exist.
     pub asserted: Vec<(String, Option<i64>)>,
+    /// What else the table must be like.
+    pub current: Vec<Current>,
     /// Snapshots that are added, in order.
     pub adds: Vec<Added>,
     /// Refs that are moved to a snapshot, or removed.
     pub moves: Vec<(String, Option<i64>)>,
+}
+
+/// A number in a table's metadata that a commit asserts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Current {
+    /// The highest field id; never falls.
+    LastField(i64),
+    /// The highest partition field id; never falls.
+    LastPartitionField(i64),
+    /// The current schema.
+    Schema(i64),
+    /// The default partition spec.
+    Spec(i64),
+    /// The default sort order.
+    SortOrder(i64),
 }
 
 /// A snapshot that a commit adds.
@@ -34,6 +51,8 @@ pub struct Added {
     pub id: i64,
     /// Its parent.
     pub parent: Option<i64>,
+    /// Its sequence number; 0 in a table of format 1.
+    pub sequence: i64,
     /// Files that it says it adds.
     pub files: u64,
     /// Partitions that it says it touches. A key marks where to look and names
@@ -110,6 +129,24 @@ struct WireRequirement {
     uuid: Option<Uuid>,
     r#ref: Option<String>,
     snapshot_id: Option<i64>,
+    last_assigned_field_id: Option<i64>,
+    last_assigned_partition_id: Option<i64>,
+    current_schema_id: Option<i64>,
+    default_spec_id: Option<i64>,
+    default_sort_order_id: Option<i64>,
+}
+
+impl WireRequirement {
+    fn current(&self) -> Option<Current> {
+        match self.r#type.as_str() {
+            "assert-last-assigned-field-id" => self.last_assigned_field_id.map(Current::LastField),
+            "assert-last-assigned-partition-id" => self.last_assigned_partition_id.map(Current::LastPartitionField),
+            "assert-current-schema-id" => self.current_schema_id.map(Current::Schema),
+            "assert-default-spec-id" => self.default_spec_id.map(Current::Spec),
+            "assert-default-sort-order-id" => self.default_sort_order_id.map(Current::SortOrder),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -127,6 +164,7 @@ struct WireUpdate {
 struct WireSnapshot {
     snapshot_id: i64,
     parent_snapshot_id: Option<i64>,
+    sequence_number: Option<i64>,
     #[serde(default)]
     summary: BTreeMap<String, String>,
 }
@@ -141,7 +179,7 @@ impl From<Wire> for Change {
                 "assert-ref-snapshot-id" => {
                     change.asserted.extend(requirement.r#ref.map(|reference| (reference, requirement.snapshot_id)));
                 }
-                _ => {}
+                _ => change.current.extend(requirement.current()),
             }
         }
         for update in wire.updates {
@@ -164,6 +202,7 @@ impl From<WireSnapshot> for Added {
         Self {
             id: wire.snapshot_id,
             parent: wire.parent_snapshot_id,
+            sequence: wire.sequence_number.unwrap_or(0),
             files: count("added-data-files").saturating_add(count("added-delete-files")),
             touched: touched.take(MAX_TOUCHED).collect(),
             own: wire.summary.contains_key(ATTEMPT_KEY),
@@ -194,14 +233,14 @@ mod tests {
     const UUID: &str = "d335aecc-04db-4223-a213-c7ac5ffef216";
 
     fn added(id: i64, parent: Option<i64>) -> Added {
-        Added { id, parent, files: 0, touched: vec![], own: false }
+        Added { id, parent, sequence: 0, files: 0, touched: vec![], own: false }
     }
 
     #[test]
     fn an_append_names_its_uuid_parent_snapshot_and_partitions() {
         let body = format!(
             r#"{{"requirements":[{{"type":"assert-table-uuid","uuid":"{UUID}"}},{{"type":"assert-ref-snapshot-id","ref":"main","snapshot-id":6}}],
-            "updates":[{{"action":"add-snapshot","snapshot":{{"snapshot-id":9223372036854775807,"parent-snapshot-id":6,"summary":{{
+            "updates":[{{"action":"add-snapshot","snapshot":{{"snapshot-id":9223372036854775807,"parent-snapshot-id":6,"sequence-number":5,"summary":{{
             "operation":"append","added-data-files":"2","added-delete-files":"1","partitions.dt=1/r=eu%2Fx":"added-data-files=2,added-records=5,deleted-data-files=3"}}}}}},
             {{"action":"set-snapshot-ref","ref-name":"main","type":"branch","snapshot-id":9223372036854775807}}]}}"#
         );
@@ -209,7 +248,7 @@ mod tests {
         let expected = Change {
             uuid: Some(UUID.parse().unwrap()),
             asserted: vec![("main".into(), Some(6))],
-            adds: vec![Added { id: i64::MAX, parent: Some(6), files: 3, touched, own: false }],
+            adds: vec![Added { id: i64::MAX, parent: Some(6), sequence: 5, files: 3, touched, own: false }],
             moves: vec![("main".into(), Some(i64::MAX))],
             ..Change::default()
         };
@@ -231,6 +270,17 @@ mod tests {
             ..Change::default()
         };
         assert_eq!(parse(body.as_bytes()).unwrap(), expected);
+    }
+
+    #[test]
+    fn whatever_else_is_asserted_is_kept_and_what_is_not_known_passed_over() {
+        let body = br#"{"requirements":[{"type":"assert-last-assigned-field-id","last-assigned-field-id":7},
+            {"type":"assert-last-assigned-partition-id","last-assigned-partition-id":1001},{"type":"assert-current-schema-id","current-schema-id":2},
+            {"type":"assert-default-spec-id","default-spec-id":1},{"type":"assert-default-sort-order-id","default-sort-order-id":0},
+            {"type":"assert-weather","sunny":true},{"type":"assert-current-schema-id"}],"updates":[]}"#;
+        let expected =
+            [Current::LastField(7), Current::LastPartitionField(1001), Current::Schema(2), Current::Spec(1), Current::SortOrder(0)];
+        assert_eq!(parse(body).unwrap().current, expected);
     }
 
     #[test]

@@ -156,7 +156,7 @@ impl Commit {
     async fn settle(&self, sent: Result<Response<Incoming>, Fault>) -> (End, Result<Response<Body>, Error>) {
         let response = match sent {
             Err(Fault::NotReached(error)) => return (End::NotLanded, Ok(busy(&error))),
-            Err(Fault::Lost(error)) if self.heals() => return self.heal(&error.to_string(), None).await,
+            Err(Fault::Lost(error)) if self.heals() => return self.heal(&error.to_string(), Answer::Lost, None).await,
             Err(Fault::Lost(error)) => return (End::Unknown, Err(error)),
             Ok(response) => response,
         };
@@ -170,7 +170,7 @@ impl Commit {
                     telemetry::proxy_untapped("large answer");
                     (End::Landed, Ok(rebuilt(head, body)))
                 }
-                Kept::Broken(_, error) if self.heals() => self.heal(&format!("{status} that broke off: {error}"), None).await,
+                Kept::Broken(_, error) if self.heals() => self.heal(&format!("{status} that broke off: {error}"), Answer::Lost, None).await,
                 Kept::Broken(before, error) => (End::Landed, Ok(rebuilt(head, broken(before, error)))),
             };
         }
@@ -183,8 +183,9 @@ impl Commit {
                 original
             }
         };
-        match (heal::leaves_open(Answer::Status(status.as_u16())), self.heals()) {
-            (true, true) => self.heal(status.as_str(), Some(original)).await,
+        let answer = Answer::Status(status.as_u16());
+        match (heal::leaves_open(answer), self.heals()) {
+            (true, true) => self.heal(status.as_str(), answer, Some(original)).await,
             (true, false) => (End::Unknown, Ok(original)),
             (false, _) => (End::NotLanded, Ok(original)),
         }
@@ -195,9 +196,9 @@ impl Commit {
     }
 
     /// Looks at the tables until the outcome is certain or the deadline is there.
-    async fn heal(&self, seen: &str, original: Option<Response<Body>>) -> (End, Result<Response<Body>, Error>) {
+    async fn heal(&self, seen: &str, answer: Answer, original: Option<Response<Body>>) -> (End, Result<Response<Body>, Error>) {
         let began_ms = self.gate.clock.now_ms();
-        let looking = self.look_until(began_ms.saturating_add(self.gate.heal_ms.unwrap_or(0)));
+        let looking = self.look_until(answer, began_ms.saturating_add(self.gate.heal_ms.unwrap_or(0)));
         // a defect here must not become a dropped connection, which clients take for a failure
         let (verdict, fresh) = AssertUnwindSafe(looking).catch_unwind().await.unwrap_or_else(|_| {
             tracing::error!("looking after a commit panicked: a defect, please report it");
@@ -227,7 +228,7 @@ impl Commit {
     }
 
     /// Looks again and again, and makes the answer of success.
-    async fn look_until(&self, deadline_ms: i64) -> (Verdict, Option<Response<Body>>) {
+    async fn look_until(&self, answer: Answer, deadline_ms: i64) -> (Verdict, Option<Response<Body>>) {
         let mut open: Vec<&Target> = self.targets.iter().filter(|t| t.change.adds_snapshots()).collect();
         let mut present = Vec::new();
         let mut fresh = (!self.tells_metadata).then(no_content);
@@ -238,7 +239,7 @@ impl Commit {
             for target in open {
                 let (look, body) = self.look(target, deadline_ms).await;
                 let (body, _held) = body.unzip();
-                let stand = heal::stand(&target.change, &look);
+                let stand = heal::stand(&target.change, answer, &look);
                 stands.push(stand);
                 if stand != Stand::Present {
                     still.push(target);
@@ -271,7 +272,7 @@ impl Commit {
             match asked {
                 Some((StatusCode::OK, body, held)) => {
                     return match loaded::table(&body) {
-                        Ok(table) => (Look::Table(table), Some((body, held))),
+                        Ok(table) => (Look::Table(Box::new(table)), Some((body, held))),
                         Err(_) => (Look::Nothing, None),
                     };
                 }

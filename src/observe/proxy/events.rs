@@ -209,7 +209,8 @@ mod tests {
     use super::*;
 
     fn change(adds: &[(i64, Option<i64>)], moves: &[(&str, Option<i64>)]) -> Change {
-        let added = |(id, parent): &(i64, Option<i64>)| Added { id: *id, parent: *parent, files: 2, touched: vec![], own: false };
+        let added =
+            |(id, parent): &(i64, Option<i64>)| Added { id: *id, parent: *parent, sequence: 0, files: 2, touched: vec![], own: false };
         Change {
             adds: adds.iter().map(added).collect(),
             moves: moves.iter().map(|(r, id)| ((*r).to_owned(), *id)).collect(),

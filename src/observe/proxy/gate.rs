@@ -74,8 +74,7 @@ impl Gate {
             let reason = format!("branch `{}` is not looked after", reference.chars().take(128).collect::<String>());
             return source.dropped(Example { at_ms, place, reason });
         }
-        let heard = self.inbox.hear_for(event, None);
-        source.heard(heard);
+        let heard = self.inbox.hear_for(event, &source, None);
         telemetry::event_heard(Door::Proxy, heard);
         if heard == Heard::Full {
             source.dropped(Example { at_ms, place, reason: "too many tables wait for a look: left to the poller".into() });

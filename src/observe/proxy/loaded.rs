@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::heal::Table;
+use super::heal::{OneOf, Table};
 use crate::model::ident::MAIN;
 
 /// The table of a load's answer.
@@ -48,10 +48,31 @@ struct Wire {
 struct WireMetadata {
     table_uuid: Option<Uuid>,
     current_snapshot_id: Option<i64>,
+    last_sequence_number: Option<i64>,
+    last_column_id: Option<i64>,
+    last_partition_id: Option<i64>,
+    current_schema_id: Option<i64>,
+    default_spec_id: Option<i64>,
+    default_sort_order_id: Option<i64>,
+    #[serde(default)]
+    schemas: Vec<WireId>,
+    #[serde(default)]
+    partition_specs: Vec<WireId>,
+    #[serde(default)]
+    sort_orders: Vec<WireId>,
     #[serde(default)]
     refs: BTreeMap<String, WireRef>,
     #[serde(default)]
     snapshots: Vec<WireSnapshot>,
+}
+
+/// A schema, a partition spec or a sort order.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct WireId {
+    schema_id: Option<i64>,
+    spec_id: Option<i64>,
+    order_id: Option<i64>,
 }
 
 #[derive(Deserialize)]
@@ -75,7 +96,19 @@ impl From<WireMetadata> for Table {
             refs.entry(MAIN.to_owned()).or_insert(head);
         }
         let parents = wire.snapshots.into_iter().map(|s| (s.snapshot_id, s.parent_snapshot_id)).collect();
-        Self { uuid: wire.table_uuid, refs, parents }
+        let one =
+            |current, all: Vec<WireId>, id: fn(WireId) -> Option<i64>| OneOf { current, all: all.into_iter().filter_map(id).collect() };
+        Self {
+            uuid: wire.table_uuid,
+            refs,
+            parents,
+            last_sequence: wire.last_sequence_number.unwrap_or(0),
+            last_field: wire.last_column_id,
+            last_partition_field: wire.last_partition_id,
+            schema: one(wire.current_schema_id, wire.schemas, |s| s.schema_id),
+            spec: one(wire.default_spec_id, wire.partition_specs, |s| s.spec_id),
+            sort_order: one(wire.default_sort_order_id, wire.sort_orders, |s| s.order_id),
+        }
     }
 }
 
@@ -127,6 +160,24 @@ mod tests {
         }
         assert!(table(b"{}").is_err());
         assert!(fresh(b"").is_err());
+    }
+
+    #[test]
+    fn what_a_commit_may_assert_is_read() {
+        let body = br#"{"metadata":{"last-sequence-number":9,"last-column-id":3,"last-partition-id":1000,"current-schema-id":1,"default-spec-id":0,
+            "default-sort-order-id":0,"schemas":[{"schema-id":0,"type":"struct","fields":[{"id":5}]},{"schema-id":1,"fields":[]}],
+            "partition-specs":[{"spec-id":0,"fields":[]}],"sort-orders":[{"order-id":0,"fields":[]}]}}"#;
+        let one = |current, all: &[i64]| OneOf { current: Some(current), all: all.iter().copied().collect() };
+        let expected = Table {
+            last_sequence: 9,
+            last_field: Some(3),
+            last_partition_field: Some(1000),
+            schema: one(1, &[0, 1]),
+            spec: one(0, &[0]),
+            sort_order: one(0, &[0]),
+            ..Table::default()
+        };
+        assert_eq!(table(body).unwrap(), expected);
     }
 
     #[test]

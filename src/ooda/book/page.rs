@@ -3,27 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::log::Standing;
+use super::scope::{Await, ScopePage};
 use super::{Begun, Scope, Seen};
 use crate::decide::budget::bound_for;
 use crate::decide::round::Candidate;
 use crate::decide::{self, Case, ScopeMemory, TableFacts};
 use crate::model::decision::{Check, Decision, Reason, Verdict};
-use crate::model::layout::PartitionLayout;
+use crate::model::layout::{PartitionLayout, Tally};
 use crate::model::partition::PartitionKey;
 use crate::model::policy::{BudgetLimits, Policy};
-use crate::model::refusal::Refused;
+use crate::model::refusal::{Refusal, Refused};
 use crate::model::table::{SpecInfo, TableView};
-use crate::orient::state::TableState;
-use crate::orient::{How, traits};
+use crate::orient::{How, Key, Mark, TableState, traits};
 use crate::serve::backend::{Explained, label};
 use crate::settings::Warning;
-
-/// The first pause after work that did not land.
-const HOLD_MS: i64 = 1_000;
-/// The longest.
-const LONGEST_HOLD_MS: i64 = 600_000;
-/// A partition waits no longer than this for the look at what its work led to.
-const AWAIT_MS: i64 = 60_000;
 
 /// One table.
 pub struct Page {
@@ -31,13 +25,17 @@ pub struct Page {
     pub(in crate::ooda) reference: String,
     pub(in crate::ooda) format_version: u8,
     pub(in crate::ooda) policy: Policy,
-    pub(in crate::ooda) state: Arc<TableState>,
+    /// Tells the state that the page was written from.
+    pub(in crate::ooda) mark: Mark,
     pub(in crate::ooda) looked_at_ms: i64,
     pub(in crate::ooda) restored: bool,
+    /// Whether every partition is to be judged again, whatever it holds.
+    pub(in crate::ooda) unjudged: bool,
     /// Whether any partition was judged.
     pub(in crate::ooda) judged: bool,
     /// Set by a proof that failed: nothing is rewritten here any more.
     pub(in crate::ooda) disproved: Option<Refused>,
+    global_deletes: Tally,
     metadata_location: String,
     refused: Vec<Refused>,
     specs: BTreeMap<i32, Arc<SpecInfo>>,
@@ -47,58 +45,32 @@ pub struct Page {
     awaiting: BTreeSet<PartitionKey>,
 }
 
-/// One partition of which more is known than its layout.
-#[derive(Default, PartialEq)]
-struct ScopePage {
-    memory: ScopeMemory,
-    refused: Option<Refused>,
-    max_bytes: Option<u64>,
-    in_flight: bool,
-    awaits: Option<Await>,
-    /// Tries in a row that did not land.
-    tries: u32,
-    held_until_ms: Option<i64>,
-    due_ms: Option<i64>,
-    decision: Option<Arc<Explained>>,
-    candidate: Option<Candidate>,
-    score: f64,
-    waits_for: String,
-}
-
-/// What is known of a partition is older than what its work found or made:
-/// nothing is decided until a look has shown it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Await {
-    /// The snapshot that the work made, if any.
-    pub snapshot_id: Option<i64>,
-    /// Since when, in milliseconds since the epoch.
-    pub since_ms: i64,
-}
-
-impl Await {
-    /// Whether a look that began at a time and saw these snapshots is enough.
-    fn is_over(&self, view: &TableView, began_ms: i64) -> bool {
-        match self.snapshot_id {
-            Some(id) => view.snapshots.contains_key(&id) || began_ms > self.since_ms,
-            None => began_ms >= self.since_ms,
-        }
-    }
+/// What a judgement goes by, beside the page.
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
+    /// The table's state.
+    pub state: &'a TableState,
+    /// Whether the partition is held back by hand.
+    pub paused: bool,
+    /// The moment.
+    pub now_ms: i64,
 }
 
 impl Page {
     /// Of a table looked at for the first time.
     pub fn new(seen: Seen<'_>) -> Self {
         let Seen { view, policy, warnings, absorbed, began_ms } = seen;
-        let state = Arc::clone(&absorbed.state);
-        let bytes = state.layout.partitions().values().fold(0, |sum: u64, p| sum.saturating_add(p.data.bytes));
+        let state = &absorbed.state;
         Self {
-            facts: facts(view, &state, bytes),
+            facts: facts(view, state, data_bytes(state)),
             reference: view.reference.clone(),
             format_version: view.format_version,
             policy,
-            state,
+            mark: state.layout.mark(),
+            global_deletes: state.layout.global_deletes(),
             looked_at_ms: began_ms,
             restored: false,
+            unjudged: false,
             judged: false,
             disproved: None,
             metadata_location: view.metadata_location.clone(),
@@ -113,44 +85,64 @@ impl Page {
     /// Another look's result; gives back the partitions to judge.
     pub fn take_in(&mut self, seen: Seen<'_>) -> BTreeSet<PartitionKey> {
         let Seen { view, policy, warnings, absorbed, began_ms } = seen;
-        let (mut scopes, bytes) = self.changed(&absorbed.state);
+        let now = &absorbed.state;
+        let before = absorbed.before.as_deref().filter(|before| before.layout.mark() == self.mark);
+        let (mut scopes, bytes) = self.changed(before, now);
         scopes.extend(absorbed.touched.iter().cloned());
-        let facts = facts(view, &absorbed.state, bytes);
+        let facts = facts(view, now, bytes);
+        let global_deletes = now.layout.global_deletes();
         let large = |facts: &TableFacts| facts.bytes >= policy.min_table_bytes;
         let all = self.policy != policy
             || self.refused != view.refused
             || large(&self.facts) != large(&facts)
-            || self.state.layout.global_deletes() != absorbed.state.layout.global_deletes();
+            || self.global_deletes != global_deletes;
         if absorbed.foreign_snapshots > 0 || matches!(absorbed.how, How::Rebuilt(_)) {
-            self.learn_of_deletes(&absorbed.state, &scopes);
+            self.learn_of_deletes(before, now, &scopes);
         }
         // a refusal may have been mended by the commit, by the table's new metadata or by its settings
         let elsewhere = self.policy != policy || (scopes.is_empty() && self.metadata_location != view.metadata_location);
-        scopes.extend(self.forgive(if elsewhere { None } else { Some(&scopes) }));
+        let mut mended = scopes.clone();
+        if before.is_none_or(|before| before.layout.deletes().files > now.layout.deletes().files) {
+            // what is gone may be the other partition's delete for which they were refused
+            mended.extend(self.astray());
+        }
+        scopes.extend(self.forgive(if elsewhere { None } else { Some(&mended) }));
         scopes.extend(self.seen(view, began_ms));
         self.facts = facts;
         self.format_version = view.format_version;
         self.policy = policy;
         self.warnings = warnings;
-        self.state = Arc::clone(&absorbed.state);
+        (self.mark, self.global_deletes) = (now.layout.mark(), global_deletes);
         self.looked_at_ms = began_ms;
         self.metadata_location.clone_from(&view.metadata_location);
         self.refused.clone_from(&view.refused);
         self.specs.clone_from(&view.specs);
         if all {
             // those that are gone are judged too, which closes them
-            scopes.extend(self.partitions());
+            scopes.extend(self.partitions(now));
         }
         scopes
     }
 
-    /// Partitions in which a state differs from the one known, and the table's
-    /// live data bytes in it. Costs what differs, not what there is.
-    fn changed(&self, now: &TableState) -> (BTreeSet<PartitionKey>, u64) {
+    /// Under which its state is known.
+    pub fn key(&self) -> Key {
+        Key::new(self.facts.ident, &self.reference)
+    }
+
+    /// Partitions in which a state differs from the one known, and the table's live
+    /// data bytes in it. Costs what differs, not what there is; `before` is the one
+    /// known, and without it all may differ.
+    fn changed(&self, before: Option<&TableState>, now: &TableState) -> (BTreeSet<PartitionKey>, u64) {
+        let Some(before) = before else {
+            return match now.layout.mark() == self.mark {
+                true => (BTreeSet::new(), self.facts.bytes),
+                false => (self.partitions(now), data_bytes(now)),
+            };
+        };
         let mut changed = BTreeSet::new();
         let mut bytes = self.facts.bytes;
         let data = |p: Option<PartitionLayout>| p.map_or(0, |p| p.data.bytes);
-        for differing in self.state.layout.partitions().diff(now.layout.partitions()) {
+        for differing in before.layout.partitions().diff(now.layout.partitions()) {
             bytes = bytes.saturating_sub(data(differing.before)).saturating_add(data(differing.after));
             changed.insert(differing.key);
         }
@@ -164,8 +156,14 @@ impl Page {
             None => self.scopes.keys().cloned().collect(),
         };
         let mut lifted = keys;
-        lifted.retain(|key| self.scopes.get_mut(key).is_some_and(|scope| scope.refused.take().is_some()));
+        lifted.retain(|key| self.scopes.get_mut(key).is_some_and(ScopePage::lift));
         lifted
+    }
+
+    /// Partitions refused for a delete of another one.
+    fn astray(&self) -> impl Iterator<Item = PartitionKey> {
+        let stray = |scope: &ScopePage| scope.refused.as_ref().is_some_and(|r| r.refusal == Refusal::StrayDelete);
+        self.scopes.iter().filter(move |(_, scope)| stray(scope)).map(|(key, _)| key.clone())
     }
 
     /// Ends the waiting of those partitions that a look has shown.
@@ -187,89 +185,143 @@ impl Page {
     }
 
     /// New deletes may apply where a finding of none had silenced the trigger.
-    fn learn_of_deletes(&mut self, now: &TableState, changed: &BTreeSet<PartitionKey>) {
-        if now.layout.global_deletes() != self.state.layout.global_deletes() {
+    /// Without the state before, any partition may have some.
+    fn learn_of_deletes(&mut self, before: Option<&TableState>, now: &TableState, changed: &BTreeSet<PartitionKey>) {
+        let Some(before) = before.filter(|_| now.layout.global_deletes() == self.global_deletes) else {
             self.scopes.values_mut().for_each(|scope| scope.memory = scope.memory.after_new_delete());
             return;
-        }
+        };
         let tallies = |p: PartitionLayout| (p.position_deletes, p.equality_deletes, p.deletion_vectors);
         let of = |state: &TableState, key| state.layout.partition(key).map(tallies);
         for key in changed {
-            if let Some(scope) = self.scopes.get_mut(key).filter(|_| of(now, key) != of(&self.state, key)) {
+            if let Some(scope) = self.scopes.get_mut(key).filter(|_| of(now, key) != of(before, key)) {
                 scope.memory = scope.memory.after_new_delete();
             }
         }
     }
 
-    /// Every partition that is known.
-    pub fn partitions(&self) -> BTreeSet<PartitionKey> {
-        self.state.layout.partitions().keys().collect()
+    /// Every partition of a state, and those of which something is known beside it.
+    pub fn partitions(&self, state: &TableState) -> BTreeSet<PartitionKey> {
+        state.layout.partitions().keys().chain(self.scopes.keys().cloned()).collect()
     }
 
-    /// Judges a partition, and keeps the decision with the work that it asks for.
-    /// `None` when it has no files any more.
-    pub fn judge(&mut self, key: &PartitionKey, paused: bool, now_ms: i64, limits: &BudgetLimits) -> Option<Arc<Explained>> {
+    /// Judges a partition, and keeps the verdict with the work that it asks for;
+    /// `stood` is the verdict before, where it is known elsewhere. `None` when the
+    /// partition has no files any more.
+    pub fn judge(
+        &mut self,
+        key: &PartitionKey,
+        known: Known<'_>,
+        stood: Option<Standing>,
+        limits: &BudgetLimits,
+    ) -> Option<Arc<Explained>> {
         self.judged = true;
         let mut scope = self.scopes.remove(key).unwrap_or_default();
-        let Some(explained) = self.explain(key, &scope, paused, now_ms).map(Arc::new) else {
+        scope.standing = scope.standing.take().or(stood);
+        let Some(explained) = self.explain(key, &scope, known) else {
             self.close(key, &scope);
             return None;
         };
         scope.candidate = candidate(&explained.decision, &self.policy, limits);
         if scope.candidate.is_none() {
-            (scope.score, scope.waits_for) = (0.0, String::new());
+            scope.rest();
         }
-        scope.decision = None;
+        scope.standing = None;
         // of a partition about which nothing else is known the decision is made again when it is asked for
         if scope != ScopePage::default() || self.eligible_again(&explained.decision).is_some() {
-            scope.decision = Some(Arc::clone(&explained));
+            scope.standing = Some(Standing::of(&explained));
             self.scopes.insert(key.clone(), scope);
         }
-        Some(explained)
+        Some(Arc::new(explained))
     }
 
     /// The decision on a partition as everything stands.
-    fn explain(&self, key: &PartitionKey, scope: &ScopePage, paused: bool, now_ms: i64) -> Option<Explained> {
-        let traits = traits::traits(&self.state, key, &self.policy.cost, now_ms)?;
+    fn explain(&self, key: &PartitionKey, scope: &ScopePage, known: Known<'_>) -> Option<Explained> {
+        let traits = traits::traits(known.state, key, &self.policy.cost, known.now_ms)?;
         let refusals: Vec<Refused> = self.refused.iter().chain(&self.disproved).chain(&scope.refused).cloned().collect();
         let mut decision = decide::judge(&Case {
-            now_ms,
+            now_ms: known.now_ms,
             table: &self.facts,
             policy: &self.policy,
             refusals: &refusals,
-            paused,
+            paused: known.paused,
             in_flight: scope.in_flight || scope.awaits.is_some(),
             scope: key,
             traits: &traits,
-            memory: &scope.memory_at(now_ms),
+            memory: &scope.memory_at(known.now_ms),
         });
         decision.checks.extend(self.warnings.iter().map(warned));
-        let waits = matches!(decision.verdict, Verdict::Now { .. } | Verdict::Queued { .. }) && self.policy.act;
+        decision.snapshot_id = known.state.layout.head().unwrap_or_default();
+        let decided_ms = Standing::since(scope.standing.as_ref(), &decision.verdict, known.now_ms);
+        let explained = Explained { label: label(key, self.spec(key)), decision, decided_ms, score: 0.0, waits_for: String::new() };
+        Some(self.placed(scope, explained))
+    }
+
+    /// A decision with the partition's place in the last round.
+    fn placed(&self, scope: &ScopePage, made: Explained) -> Explained {
+        let waits = matches!(made.decision.verdict, Verdict::Now { .. } | Verdict::Queued { .. }) && self.policy.act;
         let (score, waits_for) = if waits { (scope.score, scope.waits_for.clone()) } else { (0.0, String::new()) };
-        Some(Explained { label: label(key, self.spec(key)), decision, score, waits_for })
+        Explained { score, waits_for, ..made }
     }
 
     /// A partition has no files any more.
     fn close(&mut self, key: &PartitionKey, scope: &ScopePage) {
         self.awaiting.remove(key);
         if scope.in_flight {
-            self.scopes.insert(key.clone(), ScopePage { in_flight: true, ..ScopePage::default() });
+            self.scopes.insert(key.clone(), ScopePage::of_work());
         }
     }
 
     /// Marks a partition's candidate as under way.
     pub fn begin(&mut self, key: &PartitionKey) -> Option<Begun> {
+        let begun = self.begun(key, false)?;
         let scope = self.scopes.get_mut(key).filter(|scope| !scope.in_flight)?;
-        let decision = scope.decision.as_ref()?.decision.clone();
         scope.candidate.take()?;
         scope.in_flight = true;
+        Some(begun)
+    }
+
+    /// A candidate that nobody has looked into yet, marked as being looked into.
+    pub fn begin_foresight(&mut self, key: &PartitionKey, number: u64) -> Option<Begun> {
+        let begun = self.begun(key, true)?;
+        self.scopes.get_mut(key)?.foresight.begin(number);
+        Some(begun)
+    }
+
+    /// Whether a partition's candidate is yet to be looked into.
+    pub fn asks_for_foresight(&self, key: &PartitionKey, now_ms: i64) -> bool {
+        self.may_work() && self.scopes.get(key).is_some_and(|scope| scope.asks_for_foresight(now_ms))
+    }
+
+    /// The partition, if the look into its candidate with this number still stands.
+    pub fn end_foresight(&mut self, key: &PartitionKey, number: u64) -> Option<&mut ScopePage> {
+        self.scopes.get_mut(key).filter(|scope| scope.foresight.is(number))
+    }
+
+    /// Nothing stands in the way of a partition that was only looked into: what was
+    /// refused for a while is not held for it any longer than the next time.
+    pub fn unburden(&mut self, key: &PartitionKey) {
+        if !self.policy.act {
+            self.release(key);
+        }
+    }
+
+    fn begun(&self, key: &PartitionKey, foresight: bool) -> Option<Begun> {
+        let scope = self.scopes.get(key).filter(|scope| scope.candidate.is_some())?;
         Some(Begun {
             scope: Scope { name: self.facts.name.clone(), partition: key.clone() },
             table: self.facts.ident,
             reference: self.reference.clone(),
-            decision,
+            verdict: scope.standing.as_ref()?.verdict.clone(),
             max_bytes: scope.max_bytes.unwrap_or(u64::MAX),
+            foresight,
         })
+    }
+
+    /// Whether work may begin on any partition: what is to be judged again first, or
+    /// is left alone as a whole, does not begin on an old word.
+    pub fn may_work(&self) -> bool {
+        !self.unjudged && self.disproved.is_none() && self.refused.is_empty()
     }
 
     /// Work has ended. Whether the partition is known.
@@ -294,9 +346,10 @@ impl Page {
         self.scopes.entry(key.clone()).or_default().memory = memory;
     }
 
-    /// A plan or a rewrite was refused: until the partition changes.
-    pub fn refuse(&mut self, key: &PartitionKey, refused: Refused) {
-        self.scopes.entry(key.clone()).or_default().refused = Some(refused);
+    /// A plan or a rewrite was refused: until the partition changes or, where that
+    /// passes by itself, for a while.
+    pub fn refuse(&mut self, key: &PartitionKey, refused: Refused, now_ms: i64) {
+        self.scopes.entry(key.clone()).or_default().refuse(refused, now_ms);
     }
 
     /// The next plan should not pass so many bytes.
@@ -314,18 +367,13 @@ impl Page {
     /// Work did not land. After `free` tries in a row the partition is held, ever
     /// longer.
     pub fn hold(&mut self, key: &PartitionKey, free: u32, now_ms: i64) {
-        let scope = self.scopes.entry(key.clone()).or_default();
-        scope.tries = scope.tries.saturating_add(1);
-        if let Some(beyond) = scope.tries.checked_sub(free.saturating_add(1)) {
-            let pause = HOLD_MS.saturating_mul(1_i64.checked_shl(beyond.min(20)).unwrap_or(i64::MAX)).min(LONGEST_HOLD_MS);
-            scope.held_until_ms = Some(now_ms.saturating_add(pause));
-        }
+        self.scopes.entry(key.clone()).or_default().hold(free, now_ms);
     }
 
     /// Work landed, or was found not to be needed.
     pub fn release(&mut self, key: &PartitionKey) {
         if let Some(scope) = self.scopes.get_mut(key) {
-            (scope.tries, scope.held_until_ms) = (0, None);
+            scope.release();
         }
     }
 
@@ -339,11 +387,18 @@ impl Page {
         self.specs.get(&key.spec_id).map(Arc::as_ref)
     }
 
-    /// The last decision on a partition.
-    pub fn decision(&self, key: &PartitionKey, paused: bool, now_ms: i64) -> Option<Arc<Explained>> {
-        let blank = ScopePage::default();
-        let scope = self.scopes.get(key).unwrap_or(&blank);
-        scope.decision.clone().or_else(|| self.explain(key, scope, paused, now_ms).map(Arc::new))
+    /// The last decision on a partition, and whether it is the one that is kept: as it
+    /// was made where more is known than the layout, which alone leads to the same
+    /// decision whenever it is asked for.
+    pub fn decision(&self, key: &PartitionKey, known: Known<'_>, kept: Option<&Arc<Explained>>) -> Option<(Explained, bool)> {
+        match (self.scopes.get(key), kept) {
+            (Some(scope), Some(kept)) => Some((self.placed(scope, kept.as_ref().clone()), true)),
+            (Some(scope), None) => Some((self.explain(key, scope, known)?, false)),
+            (None, kept) => {
+                let standing = kept.map(|kept| Standing::of(kept));
+                Some((self.explain(key, &ScopePage::of_verdict(standing), known)?, false))
+            }
+        }
     }
 
     /// The work that a partition waits for.
@@ -375,9 +430,7 @@ impl Page {
 
     /// A partition is due again.
     pub fn set_due(&mut self, key: &PartitionKey, at_ms: i64) {
-        if let Some(scope) = self.scopes.get_mut(key) {
-            scope.due_ms = Some(at_ms);
-        }
+        self.scopes.entry(key.clone()).or_default().due_ms = Some(at_ms);
     }
 
     /// When a decision that only time holds up is due again.
@@ -386,30 +439,27 @@ impl Page {
             Verdict::Not { reason: Reason::TooNew { until_ms } | Reason::CoolingDown { until_ms } | Reason::QuietWindow { until_ms } } => {
                 Some(*until_ms)
             }
-            Verdict::Not { reason: Reason::InFlight } => self.gives_up_at(&decision.scope),
+            Verdict::Not { reason: Reason::InFlight } => self.scopes.get(&decision.scope)?.gives_up_at(),
+            Verdict::Not { reason: Reason::Refused(_) } => self.scopes.get(&decision.scope)?.lifts_ms,
             _ => None,
         }
     }
 
-    /// When a partition no longer waits for a look.
-    fn gives_up_at(&self, key: &PartitionKey) -> Option<i64> {
-        self.scopes.get(key)?.awaits.map(|awaits| awaits.since_ms.saturating_add(AWAIT_MS))
-    }
-
-    /// Ends the waiting for a look that does not come.
+    /// Ends the waiting for a look that does not come, and lifts what passes by itself.
     pub fn give_up(&mut self, key: &PartitionKey, now_ms: i64) {
-        if self.gives_up_at(key).is_some_and(|at_ms| at_ms <= now_ms) {
+        let Some(scope) = self.scopes.get_mut(key) else { return };
+        if scope.lifts_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+            scope.lift();
+        }
+        if scope.gives_up_at().is_some_and(|at_ms| at_ms <= now_ms) {
             self.stop_awaiting(key);
         }
     }
 }
 
-impl ScopePage {
-    /// The memory, with the pause after work that did not land.
-    fn memory_at(&self, now_ms: i64) -> ScopeMemory {
-        let held = self.held_until_ms.filter(|until| *until > now_ms);
-        ScopeMemory { cooldown_until_ms: self.memory.cooldown_until_ms.max(held), ..self.memory.clone() }
-    }
+/// Live data bytes over all partitions.
+fn data_bytes(state: &TableState) -> u64 {
+    state.layout.partitions().values().fold(0, |sum: u64, p| sum.saturating_add(p.data.bytes))
 }
 
 fn facts(view: &TableView, state: &TableState, bytes: u64) -> TableFacts {

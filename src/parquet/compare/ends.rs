@@ -59,7 +59,11 @@ impl Order {
             Self::Bool | Self::Bytes => Some(a.cmp(b)),
             Self::Signed => Some(signed(a)?.cmp(&signed(b)?)),
             Self::Unsigned => Some(unsigned(a)?.cmp(&unsigned(b)?)),
-            Self::Float => float(a)?.partial_cmp(&float(b)?),
+            // a zero of one sign is not the other: some readers tell them apart
+            Self::Float => {
+                let (a, b) = (float(a)?, float(b)?);
+                (!a.is_nan() && !b.is_nan()).then(|| a.total_cmp(&b))
+            }
             Self::BigEndian => Some(big_endian(a, b)),
             Self::None => None,
         }
@@ -70,6 +74,20 @@ impl Order {
     pub fn tighter(self, a: Vec<u8>, b: Vec<u8>, upper: bool) -> Vec<u8> {
         let less = self.compare(&a, &b).is_some_and(Ordering::is_lt);
         if less == upper { a } else { b }
+    }
+
+    /// Bounds as they are to be read: writers that take both zeros for one state
+    /// either, so that values of both signs may lie at one that is zero.
+    pub fn widened(self, low: Vec<u8>, high: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
+        let is_zero = |value: &[u8]| self == Self::Float && float(value) == Some(0.0);
+        let zero = |value: &[u8], sign: u8| {
+            let mut zero = vec![0; value.len()];
+            zero.last_mut().into_iter().for_each(|byte| *byte = sign);
+            zero
+        };
+        let low = if is_zero(&low) { zero(&low, 0x80) } else { low };
+        let high = if is_zero(&high) { zero(&high, 0) } else { high };
+        (low, high)
     }
 
     /// Whether a value is one that no bound holds.
@@ -107,6 +125,7 @@ fn big_endian(a: &[u8], b: &[u8]) -> Ordering {
     match (negative(a), negative(b)) {
         (true, false) => Ordering::Less,
         (false, true) => Ordering::Greater,
+        _ if a.len() == b.len() => a.cmp(b),
         _ => {
             let length = a.len().max(b.len());
             let wide =

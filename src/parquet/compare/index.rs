@@ -40,9 +40,6 @@ pub fn check(chunk: &Chunk, walked: &Walked, seen: &[Seen], order: Order) -> Res
     if seen.len() != walked.data.len() {
         return Err(Trouble::wrong("pages that were not compared"));
     }
-    if meta.bloom_filter_offset().is_some() {
-        return Err(Trouble::wrong("a bloom filter, which joined pages do not have"));
-    }
     sizes(chunk, meta, walked)?;
     dictionary_header(chunk, walked)?;
     encodings(meta, walked)?;

@@ -6,6 +6,7 @@ use parquet::basic::{Compression, Encoding, Type};
 use parquet::schema::types::ColumnDescriptor;
 
 use super::Trouble;
+use super::decode;
 use super::ends::Order;
 use super::stream::Stream;
 use super::walk::Page;
@@ -100,6 +101,8 @@ pub struct Open {
     total: Option<u32>,
     /// Whether its levels are apart from its values, and where they end.
     layout: (bool, usize, usize),
+    /// Most bytes that its values may take.
+    most: usize,
 }
 
 /// Levels of one kind.
@@ -142,14 +145,15 @@ impl Levels {
 }
 
 impl Open {
-    /// Decompresses a page. `body` are its bytes in the file; `bytes` is used again.
+    /// Decompresses a page. `body` are its bytes in the file; `room` is used again, and
+    /// bounds what its values may take.
     pub fn new(
         page: &Page,
         body: &[u8],
         codec: Compression,
         column: &Column,
         inflater: &mut Inflater,
-        mut bytes: Vec<u8>,
+        (mut bytes, most): (Vec<u8>, usize),
     ) -> Result<Self, Trouble> {
         bytes.clear();
         let (repetition, definition, encoding) = match page.header.kind {
@@ -179,7 +183,7 @@ impl Open {
         let form = form(&bytes, at, encoding, column)?;
         let layout = (matches!(page.header.kind, Kind::DataV2(_)), repetition.end, definition.end);
         let (repetition, definition) = (levels(repetition, column.repetition)?, levels(definition, column.definition)?);
-        Ok(Self { left: page.values(), repetition, definition, form, at, total: Some(page.values()), layout, bytes })
+        Ok(Self { left: page.values(), repetition, definition, form, at, total: Some(page.values()), layout, most, bytes })
     }
 
     /// Whether its values are ids of a dictionary.
@@ -202,6 +206,35 @@ impl Open {
             && self.bytes == other.bytes
     }
 
+    /// Decodes values in an encoding that is not read here, of an untouched page.
+    ///
+    /// Errs when they are not as many as its levels state, or take too much memory.
+    pub fn settle(&mut self, column: &Column) -> Result<(), Trouble> {
+        let Form::Other(encoding) = self.form else { return Ok(()) };
+        let present = self.present(column)?;
+        let plain = decode::plain(encoding, self.bytes.get(self.at..).unwrap_or_default(), present, column, self.most)?;
+        self.bytes.truncate(self.at);
+        self.bytes.extend_from_slice(&plain);
+        self.form = column.width.map_or(Form::Var, Form::Fixed);
+        Ok(())
+    }
+
+    /// Values that are left and not NULL.
+    fn present(&self, column: &Column) -> Result<u32, Trouble> {
+        let (mut levels, mut left, mut present) = (self.definition.clone(), self.left, 0);
+        while left > 0 {
+            let (level, times) = levels.peek(&self.bytes, left)?;
+            let times = times.min(left);
+            if times == 0 {
+                return Err(Trouble::wrong("levels of a page end too early"));
+            }
+            levels.skip(times);
+            left -= times;
+            present += if level == column.definition { times } else { 0 };
+        }
+        Ok(present)
+    }
+
     /// The next levels: repetition, definition, and how often in a row.
     pub fn levels(&mut self, most: u32) -> Result<(u32, u32, u32), Trouble> {
         let most = most.min(self.left);
@@ -216,7 +249,7 @@ impl Open {
 
     /// The next values that are not NULL, as many as the buffer has places.
     ///
-    /// Errs when there are fewer; `Unfit` in an encoding that is not read here.
+    /// Errs when there are fewer; `Unfit` in an encoding that was not decoded.
     pub fn take(&mut self, buffer: &mut [u32]) -> Result<Taken, Trouble> {
         let end = match &mut self.form {
             Form::Fixed(width) => buffer.len().checked_mul(*width).and_then(|bytes| self.at.checked_add(bytes)),
@@ -261,6 +294,7 @@ impl Open {
     /// Leaves out rows. `first`: the ordinal of the row that begins next. How many
     /// rows begin in the page.
     pub fn cut(&mut self, dead: &[u32], first: u64, column: &Column) -> Result<u64, Trouble> {
+        self.settle(column)?;
         let mut kept = Kept::new(&self.form);
         let is_dead = |row: u64| u32::try_from(row).is_ok_and(|row| dead.binary_search(&row).is_ok());
         let (mut row, mut alive) = (first, first.checked_sub(1).is_none_or(|before| !is_dead(before)));
@@ -286,7 +320,8 @@ impl Open {
         self.end()?;
         let Kept { repetition, definition, bytes, form, values } = kept;
         let (repetition, definition) = (Levels::Runs(repetition, 0), Levels::Runs(definition, 0));
-        *self = Self { bytes, left: values, repetition, definition, form, at: 0, total: None, layout: (false, 0, 0) };
+        let layout = (false, 0, 0);
+        *self = Self { bytes, left: values, repetition, definition, form, at: 0, total: None, layout, most: self.most };
         Ok(row - first)
     }
 }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use parquet::basic::Encoding;
 use parquet::file::statistics::Statistics;
 
-use super::Trouble;
 use super::ends::Ends;
 use super::index::{self, Seen};
 use super::open::{Column, Dictionary, Open};
 use super::walk::{Chunk, Page, Walked, walk};
+use super::{Trouble, Which};
 use crate::parquet::body;
 use crate::parquet::codec::{self, Inflater};
 use crate::parquet::header::Kind;
+use crate::parquet::rooms;
 
 /// Chunks in order, and how far they were read.
 pub struct Side<'a> {
@@ -34,11 +35,18 @@ pub struct Side<'a> {
     /// Room for the next page.
     spare: Vec<u8>,
     most: usize,
+    which: Which,
+}
+
+impl Drop for Side<'_> {
+    fn drop(&mut self) {
+        rooms::give(std::mem::take(&mut self.spare));
+    }
 }
 
 impl<'a> Side<'a> {
     /// The side of these chunks, of one column. `most`: bytes that a page may take.
-    pub fn new(chunks: &'a [Chunk], most: usize) -> Result<Self, Trouble> {
+    pub fn new(chunks: &'a [Chunk], most: usize, which: Which) -> Result<Self, Trouble> {
         let first = chunks.first().ok_or_else(|| Trouble::Unfit("nothing to compare".into()))?;
         let column = Column::of(first.meta()?.column_descr())?;
         let mut side = Self {
@@ -53,6 +61,7 @@ impl<'a> Side<'a> {
             inflater: Inflater::default(),
             spare: Vec::new(),
             most,
+            which,
         };
         side.enter()?;
         Ok(side)
@@ -64,7 +73,11 @@ impl<'a> Side<'a> {
         if Column::of(chunk.meta()?.column_descr())? != self.column {
             return Err(Trouble::wrong("a column of another type than before"));
         }
-        self.walked = walk(chunk, self.most)?;
+        self.walked = walk(chunk, self.most).map_err(|trouble| match (self.which, trouble) {
+            // what is not known may stand in a file that was there, not in one that was made
+            (Which::Right, Trouble::Unfit(what)) => Trouble::Wrong(what),
+            (_, trouble) => trouble,
+        })?;
         Ok(())
     }
 
@@ -154,8 +167,11 @@ impl<'a> Side<'a> {
         };
         let body = page.body(&chunk.bytes);
         body::check(&page.header, body)?;
-        let spare = std::mem::take(&mut self.spare);
-        Open::new(page, body, chunk.meta()?.compression(), &self.column, &mut self.inflater, spare)
+        let spare = match std::mem::take(&mut self.spare) {
+            spare if spare.capacity() > 0 => spare,
+            _ => rooms::take(page.header.uncompressed.min(rooms::PAGE)),
+        };
+        Open::new(page, body, chunk.meta()?.compression(), &self.column, &mut self.inflater, (spare, self.most))
     }
 
     /// Keeps a page that is not done; the room of another is used again.
@@ -261,7 +277,8 @@ impl<'a> Side<'a> {
         let of_chunk = of_chunk.map(|statistics| index::bounds(Some(statistics))).and_then(|(low, high)| low.zip(high));
         // Both hold: an index may be cut shorter than statistics, or hold a page closer.
         let holds = |(low, high): &(Vec<u8>, Vec<u8>)| order.compare(low, high).is_some_and(std::cmp::Ordering::is_le);
-        match (of_page.filter(holds), of_chunk.filter(holds)) {
+        let wide = |ends: Option<(Vec<u8>, Vec<u8>)>| ends.map(|(low, high)| order.widened(low, high)).filter(holds);
+        match (wide(of_page), wide(of_chunk)) {
             (Some((low, high)), Some((least, most))) => Ends::Within(order.tighter(low, least, false), order.tighter(high, most, true)),
             (Some((low, high)), None) | (None, Some((low, high))) => Ends::Within(low, high),
             (None, None) => Ends::Unknown,

@@ -18,6 +18,8 @@ use super::*;
 use crate::parquet::chunk::Part;
 use crate::parquet::repack::{Wish, join};
 
+mod planted;
+
 const ASKED: Asked = Asked { page: 4 << 20, ends: true, nans: true };
 
 /// A file in memory.

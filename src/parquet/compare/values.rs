@@ -199,6 +199,9 @@ fn looked_up(ids: &[u32], dictionary: Option<&Dictionary>, bytes: &[u8]) -> Opti
 
 /// Takes all that is left of a page, to look at it.
 pub fn read(open: &mut Open, column: &Column, dictionary: Option<&Dictionary>, look: &mut Look) -> Result<(), Trouble> {
+    if look.collects {
+        open.settle(column)?;
+    }
     let present = levels_only(open, column, look)?;
     let mut numbers = [0u32; BATCH];
     let mut rest = if look.collects { present as usize } else { 0 };

@@ -105,7 +105,7 @@ pub struct Walked {
 ///
 /// Errs when a header does not parse, a page leaves the chunk, its values are not
 /// as many as the footer states, a dictionary is not the first page, or a page is
-/// too large.
+/// too large; `Unfit` on a page of a kind that is not known: it may hold values.
 pub fn walk(chunk: &Chunk, most: usize) -> Result<Walked, Trouble> {
     let stated = u64::try_from(chunk.meta()?.num_values()).map_err(|_| Trouble::wrong("a negative number of values"))?;
     let (mut walked, mut values) = (Walked::default(), 0u64);
@@ -128,7 +128,7 @@ pub fn walk(chunk: &Chunk, most: usize) -> Result<Walked, Trouble> {
                 values = values.saturating_add(page.values().into());
                 walked.data.push(page);
             }
-            Kind::Other => {}
+            Kind::Other => return Err(Trouble::Unfit("a page of a kind that is not known".into())),
         }
     }
     if values == stated { Ok(walked) } else { Err(Trouble::wrong(format_args!("pages of {values} values, the footer states {stated}"))) }

@@ -6,7 +6,8 @@ use parquet::basic::Encoding;
 
 use super::super::body::{self, Body, Levels};
 use super::super::chunk::Page;
-use super::super::dictionary::{Dictionary, Ids, Merged};
+use super::super::delta;
+use super::super::dictionary::{Dictionary, Ids, Merged, value_bytes};
 use super::super::fault::{Failure, Fault};
 use super::super::gather::{self, Gather, Seen, Taken, ids_of};
 use super::super::header::{Kind, is_dictionary};
@@ -78,14 +79,16 @@ pub fn pieces(sources: &[Source<'_>], merged: Option<&Merged>, levels: Levels, s
                 continue;
             }
             prefix &= is_dictionary(page.data().1);
-            let form = match (is_dictionary(page.data().1), gather::fits(&page.header, levels)) {
+            // a page in another encoding is decoded only to be cut
+            let opened = dead > 0 || gather::fits(&page.header, levels);
+            let form = match (is_dictionary(page.data().1), opened) {
                 (true, _) if prefix => Form::Ids,
                 (true, _) | (false, true) => Form::Values,
                 (false, false) => Form::Whole,
             };
             let rows = page.rows - dead;
             let bytes = bytes(page, source, form).saturating_mul(rows) / page.rows.max(1);
-            let small = form != Form::Whole && gather::fits(&page.header, levels) && rows < small_rows && bytes < SMALL_BYTES;
+            let small = form != Form::Whole && opened && rows < small_rows && bytes < SMALL_BYTES;
             let second_version = matches!(page.header.kind, Kind::DataV2(_));
             pieces.push(Piece { source: place, page: number, form, second_version, first, cut: dead > 0, rows, bytes, small });
         }
@@ -101,6 +104,10 @@ fn bytes(page: &Page, source: &Source<'_>, form: Form) -> u64 {
     match &source.dictionary {
         Some(dictionary) if form == Form::Values && is_dictionary(page.data().1) => {
             known.max(u64::from(page.data().0).saturating_mul(dictionary.bytes().len() as u64 / (dictionary.len() as u64).max(1)))
+        }
+        _ if form == Form::Values && !gather::is_plain(page.data().1) => {
+            let width = value_bytes(source.part.meta.column_descr()).ok().flatten().unwrap_or(1);
+            known.max(u64::from(page.data().0).saturating_mul(width as u64))
         }
         _ => known,
     }
@@ -198,7 +205,12 @@ impl Joining {
     /// Adds the rows of a piece that stay.
     fn take(&mut self, piece: &Piece, source: &Source<'_>, ids: Option<&Ids>, gather: &mut Gather) -> Result<Seen, Fault> {
         let (first, page) = (piece.first, page(source, piece)?);
-        let opened = self.open(page, source)?;
+        let mut opened = self.open(page, source)?;
+        if !gather::is_plain(page.data().1) {
+            let column = source.part.meta.column_descr();
+            let values = delta::plain(page.data().1, opened.values(), opened.present, column, self.wish.page)?;
+            opened.set_values(&values);
+        }
         let dead: Vec<u32> = dead(source, first, page.rows).iter().filter_map(|row| u32::try_from(u64::from(*row) - first).ok()).collect();
         let taken = Taken { body: &opened, kind: &page.header.kind, dictionary: source.dictionary.as_ref(), ids, dead: &dead };
         let seen = gather.add(&taken, source.looked_at, source.is_cut());

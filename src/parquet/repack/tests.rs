@@ -289,12 +289,21 @@ fn no_row_left_in_a_part_or_in_all() {
 }
 
 #[test]
-fn pages_that_cannot_be_cut_do_not_fit_and_are_copied_while_no_row_goes() {
+fn pages_of_differences_are_copied_and_only_those_that_are_cut_are_decoded() {
     let delta = properties().set_dictionary_enabled(false).set_encoding(Encoding::DELTA_BINARY_PACKED);
-    let whole = part(Arc::new(Int64Array::from_iter_values(0..500)), delta);
-    assert!(join(&[whole.clone(), whole.clone()], &SMALL).is_ok());
-    let failure = join(&[whole.clone(), without(&whole, [3])], &SMALL).unwrap_err();
-    assert_eq!(failure, Fault::unfit("rows are deleted, and a page is encoded as DELTA_BINARY_PACKED").of(1));
+    let paged = delta.set_data_page_row_count_limit(100).set_write_batch_size(100);
+    let whole = part(Arc::new(Int64Array::from_iter_values(0..500)), paged);
+    let copied = join(&[whole.clone(), whole.clone()], &SMALL).unwrap();
+    assert_eq!(pages(&copied), [(PageType::DATA_PAGE, Encoding::DELTA_BINARY_PACKED, 10)]);
+    // one page is cut, and two that lie side by side become one
+    let cut = join(&[whole.clone(), without(&whole, [3, 299, 300])], &SMALL).unwrap();
+    let expected = [(PageType::DATA_PAGE, Encoding::PLAIN, 2), (PageType::DATA_PAGE, Encoding::DELTA_BINARY_PACKED, 7)];
+    assert_eq!(pages(&cut), expected);
+    let values = (0..500).chain((0..500).filter(|n| ![3, 299, 300].contains(n)));
+    assert_eq!(read(&cut, 997).as_ref(), &Int64Array::from_iter_values(values) as &dyn arrow_array::Array);
+    assert_eq!(ints(&cut), (Some(0), Some(499), true, Some(0)));
+    let tight = Wish { page: 400, ..SMALL };
+    assert!(matches!(join(&[without(&whole, [3])], &tight).unwrap_err().fault, Fault::Unfit(_)));
 }
 
 #[test]

@@ -32,7 +32,12 @@ def measure(world, figures):
         sidecar = door.Sidecar(place, "bench", [(TOPIC, "protobuf")], brokers.plain, "bench")
         rate = _drained(sidecar, events)
         figures.figure("kafka_events_per_s", rate, "1/s", events=events, tables=TABLES, quick=world.quick)
+        # hardly changed by whatever else the machine does; the start of the sidecar is in it
+        figures.figure("kafka_cpu_us_per_event", _cpu_seconds(sidecar.process.pid) / events * 1e6, "µs", events=events, quick=world.quick)
+        computed = _cpu_seconds(sidecar.process.pid)
         waits = _paced(brokers, sidecar, rate / 2, seconds)
+        paced = _cpu_seconds(sidecar.process.pid) - computed
+        figures.figure("kafka_paced_cpu_us_per_event", paced / (rate / 2 * seconds) * 1e6, "µs", rate=int(rate / 2), quick=world.quick)
         for name, share in (("p50", 0.5), ("p99", 0.99)):
             figures.figure(f"kafka_wait_{name}_ms", _quantile(waits, share), "ms", rate=int(rate / 2), samples=len(waits), quick=world.quick)
         behind = lambda door: door["lag"] or door["received"] < sum(end for _, end in brokers.ends(TOPIC, "bench", PARTITIONS))
@@ -69,6 +74,12 @@ def _drained(sidecar, events):
             raise RuntimeError(f"the topic was not read in ten minutes: {door}")
         time.sleep(0.05)
     return events / (time.monotonic() - (first or began))
+
+
+def _cpu_seconds(pid):
+    """What a process has computed since it began, user and system."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _paced(brokers, sidecar, rate, seconds):

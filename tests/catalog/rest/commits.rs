@@ -362,3 +362,22 @@ async fn h03_an_undo_cannot_be_fenced_by_a_number_that_it_does_not_take() {
     assert!(!ready.world.client.fence(&ready.world.table.name, &asserted).await.unwrap());
     assert_eq!(ready.world.server.arrive().await, [200]);
 }
+
+#[tokio::test]
+async fn h03_a_lost_undo_that_arrives_after_a_writer_takes_nothing_back() {
+    let ready = Ready::new().await;
+    let Outcome::Landed { snapshot_id } = ready.commit().await else { panic!("nothing stands in the way") };
+    ready.world.server.fail_commit(Work::Later, Reply::Drop);
+    let (attempt, watch) = (AttemptId("a2".into()), Watch::default());
+    let commit = afterwrite::lake::Commit { attempt: &attempt, instance: "i", control: &watch, now_ms: 0, nonce: 1 };
+    let undone = afterwrite::lake::iceberg::commit::undo(&ready.world.load().await, snapshot_id, &commit).await.unwrap();
+    assert!(matches!(undone, Outcome::Unknown { .. }), "{undone:?}");
+    let asserted = watch.asserted.lock().unwrap().last().unwrap().clone();
+    assert_eq!(Asserted::parse(&asserted).head.unwrap().snapshot_id, Some(snapshot_id), "the request asserts the head that it takes back");
+
+    ready.world.table.append([row(3, "c", 0)]).await;
+    let head = ready.world.table.head().await;
+    assert_eq!(ready.world.server.arrive().await, [409]);
+    assert_eq!(ready.world.table.head().await, head);
+    ready.check(&["3|c"]).await;
+}

@@ -84,6 +84,31 @@ async fn a_rewrite_lands_and_an_undo_takes_it_back() {
 }
 
 #[tokio::test]
+async fn an_undo_that_races_a_writer_takes_nothing_back() {
+    let (Some(uri), dir) = (address(), tempfile::tempdir().unwrap()) else { return };
+    let t = Table::plain().in_sqlite(dir.path()).create().await;
+    let first = t.append([row(1, "a", 0)]).await;
+    t.append([row(2, "b", 0)]).await;
+    let rest = client(&uri, dir.path());
+    let load = async || IcebergTable::new(rest.load(&t.name).await.unwrap().unwrap(), "main", rest.clone() as Arc<dyn Catalog>);
+    let plan = t.plan_all(&first).await;
+    let written = t.naive_rewrite(&plan).await;
+    let outcome = t.commit_on(&load().await, &plan, &written, "a1", &Watch::default()).await.unwrap();
+    let ours = t.head().await;
+    assert_eq!(outcome, Outcome::Landed { snapshot_id: ours });
+    // what the undo has loaded, and then a writer's commit
+    let before = load().await;
+    t.append([row(3, "c", 0)]).await;
+    let theirs = t.head().await;
+    let (attempt, watch) = (afterwrite::model::plan::AttemptId("a2".into()), Watch::default());
+    let commit = afterwrite::lake::Commit { attempt: &attempt, instance: "i", control: &watch, now_ms: 0, nonce: 1 };
+    let undone = afterwrite::lake::iceberg::commit::undo(&before, ours, &commit).await.unwrap();
+    assert_eq!(undone, Outcome::Conflict(afterwrite::model::outcome::Conflict::MetadataMoved));
+    assert_eq!(watch.asserted.lock().unwrap().len(), 1, "the catalog itself refused it");
+    assert_eq!((t.head().await, t.rows().await), (theirs, vec!["1|a".into(), "2|b".into(), "3|c".into()]));
+}
+
+#[tokio::test]
 async fn h03_the_reference_server_lets_a_sequence_number_be_taken_and_refuses_it_afterwards() {
     let (Some(uri), dir) = (address(), tempfile::tempdir().unwrap()) else { return };
     let t = Table::plain().in_sqlite(dir.path()).create().await;

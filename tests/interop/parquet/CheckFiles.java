@@ -1,6 +1,6 @@
 // Reads every file named on standard input the way parquet-java's users do, checks its pages' checksums and compares all that the
 // file says of its values (statistics, page index, size statistics, encoding statistics, bloom filters) with the values.
-// A line a fault, "PATH<tab>what is wrong", and "checked N" at the end.
+// A line a fault, "PATH<tab>what is wrong", and at the end how many files, chunks and bloom filters were checked, with tabs between.
 package afterwrite.interop;
 
 import java.io.BufferedReader;
@@ -33,6 +33,8 @@ import org.apache.parquet.schema.MessageType;
 public class CheckFiles {
   private static final ParquetReadOptions OPTIONS = ParquetReadOptions.builder().usePageChecksumVerification(true).build();
 
+  private static int chunks, blooms;
+
   public static void main(String[] args) throws Exception {
     BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
     int checked = 0;
@@ -45,7 +47,7 @@ public class CheckFiles {
         faults.add("refused: " + e + " at " + (e.getStackTrace().length > 0 ? e.getStackTrace()[0] : "?"));
       }
     }
-    System.out.println("checked " + checked);
+    System.out.println(checked + "\t" + chunks + "\t" + blooms);
   }
 
   /** Every row as a record, as Avro and example readers do. */
@@ -77,6 +79,8 @@ public class CheckFiles {
         for (int place = 0; place < descriptors.size(); place++) {
           ColumnDescriptor column = descriptors.get(place);
           BloomFilter bloom = reader.readBloomFilter(block.getColumns().get(place));
+          chunks++;
+          blooms += bloom == null ? 0 : 1;
           Faults at = faults.at("row group " + group + " " + String.join(".", column.getPath()));
           ChunkCheck check = new ChunkCheck(file, footer.getRow_groups().get(group).getColumns().get(place), column, bloom, at);
           ColumnReader values = columns.getColumnReader(column);

@@ -231,6 +231,10 @@ class ChunkCheck {
   }
 
   private void within(String where, byte[] min, byte[] max, Held held) {
+    int length = column.getPrimitiveType().getTypeLength();
+    if (column.getPrimitiveType().getPrimitiveTypeName() == PrimitiveTypeName.FIXED_LEN_BYTE_ARRAY && (min.length != length || max.length != length)) {
+      faults.add(where + " bounds of " + min.length + " and " + max.length + " bytes are no values of " + length);
+    }
     if (order.compare(bound(min), held.min) > 0 || order.compare(bound(max), held.max) < 0) {
       faults.add(where + " bounds [" + bound(min) + ", " + bound(max) + "] leave out values of [" + held.min + ", " + held.max + "]");
     }
@@ -241,7 +245,7 @@ class ChunkCheck {
       return;
     }
     if (said.isSetUnencoded_byte_array_data_bytes()) {
-      faults.equal(where + " unencoded bytes", said.getUnencoded_byte_array_data_bytes(), held.bytes);
+      faults.equal(where + " unencoded bytes of " + meta.getEncodings(), said.getUnencoded_byte_array_data_bytes(), held.bytes);
     }
     histogram(where + " repetition levels", said.getRepetition_level_histogram(), held.repetitions);
     histogram(where + " definition levels", said.getDefinition_level_histogram(), held.definitions);
@@ -265,7 +269,7 @@ class ChunkCheck {
         faults.add("page " + i + " begins inside a row");
       }
       if (index.isSetUnencoded_byte_array_data_bytes()) {
-        faults.equal("page " + i + " unencoded bytes", index.getUnencoded_byte_array_data_bytes().get(i), held.get(i).bytes);
+        faults.equal("page " + i + " unencoded bytes of " + data.get(i).encoding(), index.getUnencoded_byte_array_data_bytes().get(i), held.get(i).bytes);
       }
     }
   }

@@ -3,6 +3,7 @@
 mod catalogs;
 mod connect;
 mod hostile;
+mod mutants;
 mod others;
 
 use std::path::PathBuf;

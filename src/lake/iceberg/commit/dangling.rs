@@ -1,19 +1,25 @@
 //! Delete files that cover nothing once the inputs are replaced.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use iceberg::spec::ManifestContentType;
+use futures::{StreamExt, TryStreamExt, stream};
+use iceberg::spec::{ManifestContentType, ManifestFile};
 
-use crate::lake::Result;
-use crate::lake::iceberg::manifest;
-use crate::lake::iceberg::scope::State;
+use crate::lake::iceberg::manifest::{self, ScanEntry};
 use crate::lake::iceberg::scope::head::{self, Head};
 use crate::lake::iceberg::scope::rules::{Reaching, Targets};
+use crate::lake::iceberg::scope::{State, targets};
+use crate::lake::iceberg::store::Store;
 use crate::lake::iceberg::table::IcebergTable;
+use crate::lake::{Error, Result};
 use crate::model::file::{Content, EntryStatus};
 use crate::model::location::Location;
 use crate::model::plan::{LiveDelete, Plan};
+use crate::model::refusal::Refusal;
+
+/// Manifests read at one time.
+const PARALLEL_READS: usize = 8;
 
 /// The deletes that may go in the commit that replaces the plan's inputs.
 ///
@@ -21,6 +27,9 @@ use crate::model::plan::{LiveDelete, Plan};
 /// file that will be live is covered by it:
 /// * one of a partition: no remaining file of that partition, nor an output,
 ///   by the scope rules;
+/// * a position delete: the data files that it names are inputs or, where they are of
+///   no partition that is known here, live nowhere in the table: some engines join
+///   position deletes by the path alone;
 /// * a global one: no older data file in any partition of any spec.
 ///
 /// So a delete newer than the planned snapshot stays: outputs carry an older
@@ -30,12 +39,31 @@ use crate::model::plan::{LiveDelete, Plan};
 /// As reading manifests does.
 pub async fn find(table: &IcebergTable, head: &Head, state: &State, plan: &Plan, outputs: bool) -> Result<Vec<LiveDelete>> {
     let staying = Staying::of(state, plan, outputs);
-    let (mut dangling, global) = staying.uncovered(&state.reaching);
-    for reaching in global {
-        if !reaches_elsewhere(table, head, reaching, plan).await? {
-            dangling.push(reaching.delete.clone());
+    let (mut dangling, mut astray) = (Vec::new(), Vec::new());
+    for reaching in staying.uncovered(&state.reaching) {
+        let delete = &reaching.delete;
+        match delete.content {
+            Content::EqualityDeletes if reaching.global => {
+                if !reaches_elsewhere(table, head, delete, plan).await? {
+                    dangling.push(delete.clone());
+                }
+            }
+            Content::PositionDeletes => {
+                // one that cannot be read stays
+                let Some(mut named) = named_by(table, reaching).await? else { continue };
+                named.retain(|target| !staying.inputs.contains(target));
+                match named.is_empty() {
+                    true => dangling.push(delete.clone()),
+                    false => astray.push((named, delete)),
+                }
+            }
+            _ => dangling.push(delete.clone()),
         }
     }
+    let live = live_among(table, head, astray.iter().flat_map(|(named, _)| named).collect()).await?;
+    let gone =
+        astray.iter().filter(|(named, delete)| named.iter().all(|target| live.get(target).is_none_or(|file| *file > delete.data_sequence)));
+    dangling.extend(gone.map(|(_, delete)| (*delete).clone()));
     Ok(dangling)
 }
 
@@ -47,46 +75,93 @@ struct Staying {
     /// Files of the base that stay. Outputs have new paths: no position delete
     /// names them.
     by_path: HashMap<Location, i64>,
+    /// Files that go.
+    inputs: HashSet<Location>,
 }
 
 impl Staying {
     fn of(state: &State, plan: &Plan, outputs: bool) -> Self {
-        let replaced: HashSet<&Arc<str>> = plan.inputs.iter().map(|f| &f.path).collect();
-        let by_path: HashMap<_, _> =
-            state.files.iter().filter(|f| !replaced.contains(&f.path)).map(|f| (Location::parse(&f.path), f.data_sequence)).collect();
+        let inputs: HashSet<Location> = plan.inputs.iter().map(|f| Location::parse(&f.path)).collect();
+        let files = state.files.iter().map(|f| (Location::parse(&f.path), f.data_sequence));
+        let by_path: HashMap<_, _> = files.filter(|(path, _)| !inputs.contains(path)).collect();
         let lowest = by_path.values().copied().chain(outputs.then_some(plan.sequence_number)).min();
-        Self { lowest, by_path }
+        Self { lowest, by_path, inputs }
     }
 
     fn covered_by(&self, reaching: &Reaching) -> bool {
         let sequence = reaching.delete.data_sequence;
         match &reaching.targets {
             Targets::Older => self.lowest.is_some_and(|l| l < sequence),
-            Targets::Named(paths) => paths.iter().any(|p| self.by_path.get(p).is_some_and(|file| *file <= sequence)),
+            Targets::Named(paths) => paths.iter().any(|p| self.by_path.get(&Location::parse(p)).is_some_and(|file| *file <= sequence)),
             Targets::Unread => self.lowest.is_some_and(|l| l <= sequence),
         }
     }
 
-    /// The deletes that cover nothing of the partition: the partition's own, and
-    /// global ones, which may still cover something elsewhere.
-    fn uncovered<'a>(&self, reaching: &'a [Reaching]) -> (Vec<LiveDelete>, Vec<&'a Reaching>) {
-        let uncovered = reaching.iter().filter(|r| r.delete.content != Content::DeletionVector && !self.covered_by(r));
-        let (global, own): (Vec<_>, Vec<_>) = uncovered.partition(|r| r.global);
-        (own.into_iter().map(|r| r.delete.clone()).collect(), global)
+    /// The deletes that cover nothing of the partition.
+    fn uncovered<'a>(&self, reaching: &'a [Reaching]) -> impl Iterator<Item = &'a Reaching> {
+        reaching.iter().filter(|r| r.delete.content != Content::DeletionVector && !self.covered_by(r))
     }
+}
+
+/// The data files that a position delete names; `None` when it cannot be read.
+async fn named_by(table: &IcebergTable, reaching: &Reaching) -> Result<Option<HashSet<Location>>> {
+    let locations = |paths: &BTreeSet<Arc<str>>| paths.iter().map(|path| Location::parse(path)).collect();
+    let read = match &reaching.targets {
+        Targets::Named(paths) => return Ok(Some(locations(paths))),
+        Targets::Older => return Ok(Some(HashSet::new())),
+        Targets::Unread => targets::read(&Store::new(&table.loaded.io), &reaching.delete.key.path).await,
+    };
+    match read {
+        Ok(paths) => Ok(Some(locations(&paths))),
+        Err(Error::NotFound { .. }) => Ok(None),
+        Err(Error::Refused(refused)) if refused.refusal == Refusal::Damaged => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Those of the paths that are live data files of the table, whatever their
+/// partition, with their data sequence numbers.
+async fn live_among(table: &IcebergTable, head: &Head, wanted: HashSet<&Location>) -> Result<HashMap<Location, i64>> {
+    let mut found = HashMap::new();
+    if wanted.is_empty() {
+        return Ok(found);
+    }
+    let mut reads = Vec::new();
+    for manifest in data_manifests(head) {
+        reads.push(live_entries(table, manifest));
+    }
+    let mut reads = stream::iter(reads).buffered(PARALLEL_READS);
+    while let Some(entries) = reads.try_next().await? {
+        for entry in entries {
+            let path = Location::parse(&entry.entry.key.path);
+            if wanted.contains(&path) {
+                found.insert(path, entry.sequence_number);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn data_manifests(head: &Head) -> impl Iterator<Item = &ManifestFile> {
+    head.manifests.iter().filter(|m| m.content == ManifestContentType::Data && !head::is_empty(m))
+}
+
+async fn live_entries(table: &IcebergTable, manifest: &ManifestFile) -> Result<Vec<ScanEntry>> {
+    let mut entries = manifest::scan(table, &head::reference(manifest)).await?;
+    entries.retain(|e| e.entry.status != EntryStatus::Deleted);
+    Ok(entries)
 }
 
 /// Whether a global delete covers a data file anywhere but among the inputs. The
 /// list's lowest sequence numbers only say where to look first: that there is no
 /// older file is proven from the entries.
-async fn reaches_elsewhere(table: &IcebergTable, head: &Head, reaching: &Reaching, plan: &Plan) -> Result<bool> {
+async fn reaches_elsewhere(table: &IcebergTable, head: &Head, delete: &LiveDelete, plan: &Plan) -> Result<bool> {
     let replaced: HashSet<&str> = plan.inputs.iter().map(|f| f.path.as_ref()).collect();
-    let mut data: Vec<_> = head.manifests.iter().filter(|m| m.content == ManifestContentType::Data && !head::is_empty(m)).collect();
+    let mut data: Vec<_> = data_manifests(head).collect();
     data.sort_by_key(|m| m.min_sequence_number);
     for manifest in data {
-        let entries = manifest::scan(table, &head::reference(manifest)).await?;
-        let mut live = entries.iter().filter(|e| e.entry.status != EntryStatus::Deleted);
-        if live.any(|e| e.sequence_number < reaching.delete.data_sequence && !replaced.contains(e.entry.key.path.as_ref())) {
+        let mut live = live_entries(table, manifest).await?.into_iter();
+        if live.any(|e| e.sequence_number < delete.data_sequence && !replaced.contains(e.entry.key.path.as_ref())) {
             return Ok(true);
         }
     }
@@ -100,7 +175,7 @@ mod tests {
 
     fn staying(files: &[(&str, i64)], output: Option<i64>) -> Staying {
         let by_path: HashMap<_, _> = files.iter().map(|(p, s)| (Location::parse(p), *s)).collect();
-        Staying { lowest: by_path.values().copied().chain(output).min(), by_path }
+        Staying { lowest: by_path.values().copied().chain(output).min(), by_path, inputs: HashSet::new() }
     }
 
     fn delete(data_sequence: i64, global: bool, targets: Targets) -> Reaching {
@@ -110,7 +185,7 @@ mod tests {
     }
 
     fn named(paths: &[&str]) -> Targets {
-        Targets::Named(paths.iter().map(|p| Location::parse(p)).collect())
+        Targets::Named(paths.iter().map(|p| Arc::from(*p)).collect())
     }
 
     #[test]
@@ -133,12 +208,5 @@ mod tests {
         assert!(staying(&[("f", 2)], None).covered_by(&delete(2, false, Targets::Unread)));
         assert!(!staying(&[("f", 3)], None).covered_by(&delete(2, false, Targets::Unread)));
         assert!(!staying(&[], None).covered_by(&delete(2, false, Targets::Unread)));
-    }
-
-    #[test]
-    fn a_global_delete_is_never_judged_by_its_partition_alone() {
-        let deletes = [delete(2, true, Targets::Older)];
-        let (own, global) = staying(&[], None).uncovered(&deletes);
-        assert_eq!((own.len(), global.len()), (0, 1));
     }
 }

@@ -3,6 +3,7 @@
 
 mod asked;
 mod dangling;
+mod foresee;
 pub(super) mod manifests;
 mod merge;
 mod outputs;
@@ -12,6 +13,7 @@ mod resolve;
 mod summary;
 mod undo;
 
+pub use foresee::foresee;
 pub use remove::remove_outputs;
 pub use resolve::find_attempt;
 pub(super) use resolve::parentless;

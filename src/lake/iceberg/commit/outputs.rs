@@ -69,9 +69,11 @@ pub fn reads_otherwise(table: &IcebergTable, state: &State, plan: &Plan, columns
     if !changed.is_empty() {
         return Some(Conflict::ColumnsChanged { columns: changed });
     }
-    let applied: HashSet<&FileKey> = plan.deletes.iter().map(|d| &d.key).collect();
+    // by number, not by name: a delete that was applied may have been entered anew
+    let newer = state.reaching.iter().map(|r| &r.delete).filter(|d| d.data_sequence > plan.sequence_number);
+    let newer: HashSet<&FileKey> = newer.map(|d| &d.key).collect();
     let strange =
-        |key: &FileKey| !applied.contains(key) && state.equality_ids.get(key).is_some_and(|ids| ids.iter().any(|id| !columns.keep(*id)));
+        |key: &FileKey| newer.contains(key) && state.equality_ids.get(key).is_some_and(|ids| ids.iter().any(|id| !columns.keep(*id)));
     let inputs: HashSet<&str> = plan.inputs.iter().map(|f| f.path.as_ref()).collect();
     let hit = state.files.iter().filter(|f| inputs.contains(f.path.as_ref()) && f.deletes.iter().any(strange));
     let files: Vec<String> = hit.map(|f| f.path.to_string()).take(CONFLICT_SAMPLE).collect();

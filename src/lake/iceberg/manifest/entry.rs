@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 
 use super::avro::{self, Blob, Container};
 use super::partition::{Columns, PartitionTypes, RawTuple};
-use super::{DELETE_FILE_PATH, FileFormat, ScanEntry};
+use super::{DELETE_FILE_PATH, FILE_COLUMN, FileFormat, ScanEntry};
 use crate::lake::{self, Error};
 use crate::model::file::{Content, Entry, EntryStatus, FileKey, ManifestRef};
 use crate::model::partition::PartitionKey;
@@ -89,10 +89,10 @@ pub fn layout(bytes: &[u8], manifest: &ManifestRef, metadata: &TableMetadata) ->
 /// # Errors
 /// A `damaged` refusal that names the manifest.
 pub fn scan(bytes: &[u8], manifest: &ManifestRef, metadata: &TableMetadata) -> lake::Result<Vec<ScanEntry>> {
-    decode::<PathBound, _>(bytes, manifest, metadata, |scan, lower, upper| ScanEntry {
-        path_lower: lower.and_then(|b| b.0),
-        path_upper: upper.and_then(|b| b.0),
-        ..scan
+    decode::<PathBounds, _>(bytes, manifest, metadata, |scan, lower, upper| {
+        let (lower, upper) = (lower.unwrap_or_default(), upper.unwrap_or_default());
+        let file_column = lower.of_file_column.filter(|lower| Some(lower) == upper.of_file_column.as_ref());
+        ScanEntry { path_lower: lower.of_path, path_upper: upper.of_path, file_column, ..scan }
     })
 }
 
@@ -198,6 +198,7 @@ impl Context<'_> {
             referenced_data_file: file.referenced_data_file.map(Arc::from),
             path_lower: None,
             path_upper: None,
+            file_column: None,
             encrypted: file.key_metadata.is_some_and(|k| !k.0.is_empty()),
         })
     }
@@ -231,8 +232,12 @@ impl FileFormat {
     }
 }
 
-/// Of a bounds map, the value for a position delete's path column.
-struct PathBound(Option<Arc<[u8]>>);
+/// Of a bounds map, the values for a position delete's path column.
+#[derive(Default)]
+struct PathBounds {
+    of_path: Option<Arc<[u8]>>,
+    of_file_column: Option<Arc<[u8]>>,
+}
 
 #[derive(Deserialize)]
 struct Bound {
@@ -240,28 +245,30 @@ struct Bound {
     value: Blob,
 }
 
-impl<'de> Deserialize<'de> for PathBound {
+impl<'de> Deserialize<'de> for PathBounds {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         d.deserialize_seq(BoundsVisitor(PhantomData))
     }
 }
 
-struct BoundsVisitor(PhantomData<PathBound>);
+struct BoundsVisitor(PhantomData<PathBounds>);
 
 impl<'de> Visitor<'de> for BoundsVisitor {
-    type Value = PathBound;
+    type Value = PathBounds;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("bounds by field id")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<PathBound, A::Error> {
-        let mut found = None;
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<PathBounds, A::Error> {
+        let mut found = PathBounds::default();
         while let Some(bound) = seq.next_element::<Bound>()? {
-            if bound.key == DELETE_FILE_PATH {
-                found = Some(Arc::from(bound.value.0));
+            match bound.key {
+                DELETE_FILE_PATH => found.of_path = Some(Arc::from(bound.value.0)),
+                FILE_COLUMN => found.of_file_column = Some(Arc::from(bound.value.0)),
+                _ => {}
             }
         }
-        Ok(PathBound(found))
+        Ok(found)
     }
 }

@@ -73,7 +73,10 @@ pub fn of_statistics(statistics: &Statistics, kind: &PrimitiveType, length: i32,
         | (PrimitiveType::Double, Physical::DOUBLE)
         | (PrimitiveType::Binary, Physical::BYTE_ARRAY) => Datum::try_from_bytes(bytes, kind.clone()).ok()?,
         (PrimitiveType::String, Physical::BYTE_ARRAY) => return text(bytes, end),
-        (PrimitiveType::Fixed(_), Physical::FIXED_LEN_BYTE_ARRAY) => Datum::try_from_bytes(bytes, kind.clone()).ok()?,
+        // some writers cut bounds of a fixed length, and there are readers that fail on them
+        (PrimitiveType::Fixed(_), Physical::FIXED_LEN_BYTE_ARRAY) if usize::try_from(length) == Ok(bytes.len()) => {
+            Datum::try_from_bytes(bytes, kind.clone()).ok()?
+        }
         (PrimitiveType::Uuid, Physical::FIXED_LEN_BYTE_ARRAY) if exact && bytes.len() == 16 => {
             Datum::try_from_bytes(bytes, kind.clone()).ok()?
         }
@@ -179,6 +182,15 @@ mod tests {
         assert_eq!(cut(&[1, 2, 3]), Some(Datum::binary(vec![1, 3])));
         assert_eq!(cut(&[1, 255, 3]), Some(Datum::binary(vec![2])));
         assert_eq!(cut(&[255, 255, 3]), None);
+    }
+
+    #[test]
+    fn a_bound_cut_below_its_fixed_length_bounds_nothing() {
+        use parquet::data_type::FixedLenByteArray;
+        let end = |bytes: &[u8]| Some(FixedLenByteArray::from(bytes.to_vec()));
+        let cut = Statistics::fixed_len_byte_array(end(b"aaaaa"), end(b"cccd"), None, Some(0), false);
+        let of = |which| of_statistics(&cut, &PrimitiveType::Fixed(5), 5, which);
+        assert_eq!((of(End::Lower), of(End::Upper)), (Some(Datum::fixed(b"aaaaa".to_vec())), None));
     }
 
     #[test]

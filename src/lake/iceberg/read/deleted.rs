@@ -33,6 +33,16 @@ impl Deleted {
     }
 }
 
+/// The share of a plan's memory that position deletes may take.
+pub fn position_bytes(memory: u64) -> u64 {
+    memory / 8
+}
+
+/// The share of a plan's memory that the keys of equality deletes may take.
+pub fn key_bytes(memory: u64) -> u64 {
+    memory / 8 * 3
+}
+
 /// Finds the rows that a plan's deletes remove, by the rules of
 /// [`super::open`], whose errors it has.
 pub async fn find(table: &IcebergTable, plan: &Plan, control: &dyn Control) -> Result<Deleted> {
@@ -41,8 +51,8 @@ pub async fn find(table: &IcebergTable, plan: &Plan, control: &dyn Control) -> R
     let schema = arrow_schema(table.loaded.metadata.current_schema())?;
     let constants = partition::constants(table, &plan.scope, &schema)?;
     let memory = plan.bound.memory;
-    let mut rows = position::load(&store, plan, memory / 8, control).await?;
-    let sets = equality::load(table, &store, plan, memory / 8 * 3, control).await?;
+    let mut rows = position::load(&store, plan, position_bytes(memory), control).await?;
+    let sets = equality::load(table, &store, plan, key_bytes(memory), control).await?;
     let kinds = plan.deletes.iter().map(|d| (&d.key, d.content)).collect();
     let keys: Vec<Field> = sets.iter().flat_map(|set| set.fields.iter().cloned()).collect();
     for (input, rows) in plan.inputs.iter().zip(&mut rows) {

@@ -1,6 +1,7 @@
 //! Equality deletes: sets of keys, one for each set of key columns.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -51,20 +52,9 @@ pub struct KeySet {
 /// bytes are needed, `ColumnType` or `Damaged`, `NotFound`, `Unreachable`, or what
 /// `control` says.
 pub async fn load(table: &IcebergTable, store: &Store, plan: &Plan, budget: u64, control: &dyn Control) -> Result<Vec<KeySet>> {
-    let deletes: Vec<&LiveDelete> = plan.deletes.iter().filter(|d| d.content == Content::EqualityDeletes).collect();
-    let records = deletes.iter().map(|d| d.records).fold(0, u64::saturating_add);
-    let bytes = deletes.iter().map(|d| d.bytes).fold(0, u64::saturating_add);
-    admit(records.saturating_mul(BYTES_A_KEY).saturating_add(bytes.saturating_mul(INFLATION)), budget, records)?;
-    check(plan, &deletes)?;
-    let paths = deletes.iter().map(|d| &*d.key.path).collect();
-    let entries = manifests::find(table, store, plan.snapshot_id, Kind::Deletes, &paths).await?;
+    let (deletes, records) = admitted(table, store, plan, budget).await?;
     let mut sets: HashMap<BTreeSet<i32>, KeySet> = HashMap::new();
-    for delete in deletes {
-        let ids = entries.get(&*delete.key.path).and_then(|e| e.equality_ids()).unwrap_or_default();
-        if ids.is_empty() {
-            return Err(Error::damaged(&delete.key.path, "an equality delete without key columns"));
-        }
-        let ids: BTreeSet<i32> = ids.into_iter().collect();
+    for (delete, ids) in deletes {
         let set = match sets.remove(&ids) {
             Some(set) => set,
             None => KeySet::new(key_fields(table, &ids)?)?,
@@ -76,6 +66,60 @@ pub async fn load(table: &IcebergTable, store: &Store, plan: &Plan, budget: u64,
     let mut sets: Vec<(BTreeSet<i32>, KeySet)> = sets.into_iter().collect();
     sets.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(sets.into_iter().map(|(_, set)| set).collect())
+}
+
+/// Errs as [`load`] would before it has read a row: from the deletes' stated sizes,
+/// their manifest entries and their footers. Gives the key columns of all sets, in
+/// the order of the sets.
+pub async fn foresee(table: &IcebergTable, store: &Store, plan: &Plan, budget: u64) -> Result<Vec<Field>> {
+    let (deletes, _) = admitted(table, store, plan, budget).await?;
+    let mut sets: BTreeMap<BTreeSet<i32>, KeySet> = BTreeMap::new();
+    for (delete, ids) in deletes {
+        let set = match sets.entry(ids) {
+            Entry::Occupied(set) => set.into_mut(),
+            Entry::Vacant(place) => {
+                let fields = key_fields(table, place.key())?;
+                place.insert(KeySet::new(fields)?)
+            }
+        };
+        let file = ParquetFile::open(store, &delete.key.path, delete.bytes).await?;
+        let projection = set.projection(&file)?;
+        (0..file.footer().num_row_groups())
+            .try_for_each(|group| set_rows(&file, group, &projection.leaves, plan.bound.memory).map(|_| ()))?;
+    }
+    Ok(sets.into_values().flat_map(|set| set.fields).collect())
+}
+
+/// A plan's equality-delete files, each with the ids of its key columns, and how
+/// many keys they state; refused when these cannot fit.
+async fn admitted<'p>(
+    table: &IcebergTable,
+    store: &Store,
+    plan: &'p Plan,
+    budget: u64,
+) -> Result<(Vec<(&'p LiveDelete, BTreeSet<i32>)>, u64)> {
+    let deletes: Vec<&LiveDelete> = plan.deletes.iter().filter(|d| d.content == Content::EqualityDeletes).collect();
+    let records = deletes.iter().map(|d| d.records).fold(0, u64::saturating_add);
+    let bytes = deletes.iter().map(|d| d.bytes).fold(0, u64::saturating_add);
+    admit(records.saturating_mul(BYTES_A_KEY).saturating_add(bytes.saturating_mul(INFLATION)), budget, records)?;
+    check(plan, &deletes)?;
+    let paths = deletes.iter().map(|d| &*d.key.path).collect();
+    let entries = manifests::find(table, store, plan.snapshot_id, Kind::Deletes, &paths).await?;
+    let mut keyed = Vec::with_capacity(deletes.len());
+    for delete in deletes {
+        let ids = entries.get(&*delete.key.path).and_then(|e| e.equality_ids()).unwrap_or_default();
+        if ids.is_empty() {
+            return Err(Error::damaged(&delete.key.path, "an equality delete without key columns"));
+        }
+        keyed.push((delete, ids.into_iter().collect()));
+    }
+    Ok((keyed, records))
+}
+
+/// Rows of a batch of keys: beside the keys that stay a batch is held as it is
+/// read, grown and encoded.
+fn set_rows(file: &ParquetFile, group: usize, leaves: &[usize], memory: u64) -> Result<usize> {
+    Ok(batch_rows(file, group, leaves, memory)?.min(column_rows(file, group, leaves, memory)?))
 }
 
 /// What bounds the loading of one delete file.
@@ -174,9 +218,7 @@ impl KeySet {
         let projection = self.projection(&file)?;
         let mut rows = 0u64;
         for group in 0..file.footer().num_row_groups() {
-            // beside the keys that stay a batch is held as it is read, grown and encoded
-            let size = batch_rows(&file, group, &projection.leaves, limits.memory)?;
-            let size = size.min(column_rows(&file, group, &projection.leaves, limits.memory)?);
+            let size = set_rows(&file, group, &projection.leaves, limits.memory)?;
             let mut stream = file.stream(group, &projection.leaves, size).await?;
             while let Some(batch) = stream.next().await {
                 control.check()?;

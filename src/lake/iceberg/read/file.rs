@@ -187,6 +187,11 @@ impl ParquetFile {
         Window::new(self.reader.clone(), ahead, windows)
     }
 
+    /// Its bytes in the store.
+    pub fn size(&self) -> u64 {
+        self.reader.size()
+    }
+
     /// The footer.
     pub fn footer(&self) -> &Arc<ParquetMetaData> {
         self.footer.metadata()

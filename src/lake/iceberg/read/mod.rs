@@ -10,6 +10,7 @@ mod convert;
 pub mod deleted;
 mod equality;
 pub mod file;
+pub mod foresee;
 mod identify;
 pub mod live;
 mod lockstep;
@@ -30,6 +31,7 @@ use async_trait::async_trait;
 pub use batches::batch_rows;
 pub use convert::key as key_column;
 pub use project::Key;
+pub use rows::name_mapping;
 
 use crate::lake::iceberg::table::IcebergTable;
 use crate::lake::{Control, Result};

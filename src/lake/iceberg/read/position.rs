@@ -30,23 +30,44 @@ pub type Positions = Vec<RoaringTreemap>;
 
 /// Reads every position-delete file of a plan, once and whole: bounds on paths
 /// are not trusted, for they may be cut or inverted. A position counts for a
-/// data file when it names that file's location and the plan lists the delete
-/// for it. Positions beyond a file's end delete nothing.
+/// data file when it names that file's path and the plan lists the delete for it.
+/// Positions beyond a file's end delete nothing.
 ///
-/// Errs refused `TooManyDeletes` before or while loading when more than `budget`
-/// bytes are needed, `Damaged`, `NotFound`, `Unreachable`, or what `control` says.
+/// Errs refused `StrayDelete` when a path is spelled otherwise than the input's,
+/// `TooManyDeletes` before or while loading when more than `budget` bytes are
+/// needed, `Damaged`, `NotFound`, `Unreachable`, or what `control` says.
 pub async fn load(store: &Store, plan: &Plan, budget: u64, control: &dyn Control) -> Result<Positions> {
-    let deletes: Vec<&LiveDelete> = plan.deletes.iter().filter(|d| d.content == Content::PositionDeletes).collect();
-    let records = deletes.iter().map(|d| d.records).fold(0, u64::saturating_add);
-    admit(records.saturating_mul(BYTES_A_POSITION), budget, records)?;
+    let (deletes, records) = admitted(plan, budget)?;
     let mut loader = Loader::new(plan);
     for delete in deletes {
+        loader.last = None;
         loader.applies = plan.inputs.iter().map(|f| f.deletes.binary_search(&delete.key).is_ok()).collect();
         read(store, delete, plan.bound.memory, control, &mut loader).await?;
         let held = loader.positions.iter().map(|p| u64::try_from(p.serialized_size()).unwrap_or(u64::MAX)).fold(0, u64::saturating_add);
         admit(held, budget, records)?;
     }
     Ok(loader.positions)
+}
+
+/// Errs as [`load`] would before it has read a row: from the deletes' stated sizes
+/// and their footers.
+pub async fn foresee(store: &Store, plan: &Plan, budget: u64) -> Result<()> {
+    for delete in admitted(plan, budget)?.0 {
+        let file = ParquetFile::open(store, &delete.key.path, delete.bytes).await?;
+        let columns = columns(&file)?;
+        (0..file.footer().num_row_groups())
+            .try_for_each(|group| batch_rows(&file, group, &columns.leaves, plan.bound.memory).map(|_| ()))?;
+    }
+    Ok(())
+}
+
+/// A plan's position-delete files, and how many positions they state; refused when
+/// these cannot fit.
+fn admitted(plan: &Plan, budget: u64) -> Result<(Vec<&LiveDelete>, u64)> {
+    let deletes: Vec<&LiveDelete> = plan.deletes.iter().filter(|d| d.content == Content::PositionDeletes).collect();
+    let records = deletes.iter().map(|d| d.records).fold(0, u64::saturating_add);
+    admit(records.saturating_mul(BYTES_A_POSITION), budget, records)?;
+    Ok((deletes, records))
 }
 
 fn admit(bytes: u64, budget: u64, records: u64) -> Result<()> {
@@ -59,11 +80,7 @@ fn admit(bytes: u64, budget: u64, records: u64) -> Result<()> {
 
 async fn read(store: &Store, delete: &LiveDelete, memory: u64, control: &dyn Control, loader: &mut Loader) -> Result<()> {
     let file = ParquetFile::open(store, &delete.key.path, delete.bytes).await?;
-    let fields = identify(file.schema(), None).map_err(|e| Error::damaged(&file.path, e))?;
-    let path = column(&fields.fields, PATH_ID, "file_path").ok_or_else(|| Error::damaged(&file.path, "no file_path column"))?;
-    let pos = column(&fields.fields, POS_ID, "pos").ok_or_else(|| Error::damaged(&file.path, "no pos column"))?;
-    let leaves = [path.leaves.start.min(pos.leaves.start), path.leaves.start.max(pos.leaves.start)];
-    let path_place = usize::from(path.leaves.start > pos.leaves.start);
+    let Columns { leaves, path_place } = columns(&file)?;
     let mut rows = 0u64;
     for group in 0..file.footer().num_row_groups() {
         let size = batch_rows(&file, group, &leaves, memory)?;
@@ -76,6 +93,10 @@ async fn read(store: &Store, delete: &LiveDelete, memory: u64, control: &dyn Con
             };
             rows += u64::try_from(batch.num_rows()).unwrap_or(u64::MAX);
             loader.absorb(&batch, path_place).map_err(|e| Error::damaged(&file.path, e))?;
+            if let Some(stray) = &loader.stray {
+                let why = format!("{} names {stray}, which the table spells otherwise", file.path);
+                return Err(Refused::new(Refusal::StrayDelete, why).into());
+            }
         }
     }
     if rows != delete.records {
@@ -84,13 +105,32 @@ async fn read(store: &Store, delete: &LiveDelete, memory: u64, control: &dyn Con
     Ok(())
 }
 
+/// The two columns of a position-delete file.
+struct Columns {
+    /// Their leaves, ascending.
+    leaves: [usize; 2],
+    /// Which of them is the path.
+    path_place: usize,
+}
+
+fn columns(file: &ParquetFile) -> Result<Columns> {
+    let fields = identify(file.schema(), None).map_err(|e| Error::damaged(&file.path, e))?;
+    let path = column(&fields.fields, PATH_ID, "file_path").ok_or_else(|| Error::damaged(&file.path, "no file_path column"))?;
+    let pos = column(&fields.fields, POS_ID, "pos").ok_or_else(|| Error::damaged(&file.path, "no pos column"))?;
+    let leaves = [path.leaves.start.min(pos.leaves.start), path.leaves.start.max(pos.leaves.start)];
+    Ok(Columns { leaves, path_place: usize::from(path.leaves.start > pos.leaves.start) })
+}
+
 fn column<'a>(fields: &'a [FileField], id: i32, name: &str) -> Option<&'a FileField> {
     let by_id = fields.iter().find(|f| f.id == Some(id));
     by_id.or_else(|| fields.iter().find(|f| f.id.is_none() && f.field.name() == name)).filter(|f| f.children.is_empty())
 }
 
 struct Loader {
+    by_path: HashMap<Arc<str>, usize>,
     by_location: HashMap<Location, usize>,
+    /// Another spelling of an input's path.
+    stray: Option<Arc<str>>,
     positions: Positions,
     /// Whether the delete file being read applies to each input.
     applies: Vec<bool>,
@@ -101,6 +141,8 @@ struct Loader {
 impl Loader {
     fn new(plan: &Plan) -> Self {
         Self {
+            by_path: plan.inputs.iter().enumerate().map(|(i, f)| (f.path.clone(), i)).collect(),
+            stray: None,
             by_location: plan.inputs.iter().enumerate().map(|(i, f)| (Location::parse(&f.path), i)).collect(),
             positions: vec![RoaringTreemap::new(); plan.inputs.len()],
             applies: Vec::new(),
@@ -132,7 +174,13 @@ impl Loader {
         {
             return *input;
         }
-        let input = self.by_location.get(&Location::parse(path)).copied();
+        let input = self.by_path.get(path).copied();
+        if input.is_none()
+            && let Some(place) = self.by_location.get(&Location::parse(path))
+            && self.applies.get(*place) == Some(&true)
+        {
+            self.stray = Some(path.into());
+        }
         self.last = Some((path.into(), input));
         input
     }

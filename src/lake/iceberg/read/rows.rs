@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use iceberg::spec::{DEFAULT_SCHEMA_NAME_MAPPING, NameMapping};
 
 use super::batches::group_rows;
+use super::deleted::{key_bytes, position_bytes};
 use super::equality::{self, KeySet};
 use super::file::{ParquetFile, Store};
 use super::identify::identify;
@@ -42,6 +43,32 @@ pub struct Reader<'a> {
     told: u64,
 }
 
+/// What the rows of an input become.
+pub struct Target<'a> {
+    /// The table's current schema.
+    pub schema: &'a SchemaRef,
+    /// Its name mapping, if any.
+    pub mapping: Option<&'a NameMapping>,
+    /// Identity partition values by field id.
+    pub constants: &'a HashMap<i32, ArrayRef>,
+}
+
+impl Target<'_> {
+    /// Opens an input, and finds its columns and those of `keys`.
+    ///
+    /// Errs refused `NoFieldIds`, `ColumnType` or `Damaged`, `NotFound`, `Unreachable`.
+    pub async fn open(&self, store: &Store, input: &LiveFile, keys: &[Field]) -> Result<(ParquetFile, Projection)> {
+        let file = ParquetFile::open(store, &input.path, input.bytes).await?;
+        let rows = file.rows()?;
+        if rows != input.records {
+            return Err(Error::damaged(&input.path, format_args!("{rows} rows where the manifest states {}", input.records)));
+        }
+        let fields = identify(file.schema(), self.mapping).map_err(|e| Error::damaged(&input.path, e))?;
+        let projection = project(&fields, self.schema, keys, self.constants).map_err(|e| file.refuse(e.refusal, e.detail))?;
+        Ok((file, projection))
+    }
+}
+
 /// The file being read.
 struct Current {
     input: usize,
@@ -65,8 +92,8 @@ impl<'a> Reader<'a> {
         let schema = arrow_schema(table.loaded.metadata.current_schema())?;
         let constants = partition::constants(table, &plan.scope, &schema)?;
         let memory = plan.bound.memory;
-        let positions = position::load(&store, plan, memory / 8, control).await?;
-        let keys = equality::load(table, &store, plan, memory / 8 * 3, control).await?;
+        let positions = position::load(&store, plan, position_bytes(memory), control).await?;
+        let keys = equality::load(table, &store, plan, key_bytes(memory), control).await?;
         Ok(Self {
             plan,
             control,
@@ -90,18 +117,13 @@ impl<'a> Reader<'a> {
         let Some(input) = self.plan.inputs.get(self.next_input) else { return Ok(None) };
         let place = self.next_input;
         self.next_input += 1;
-        let file = ParquetFile::open(&self.store, &input.path, input.bytes).await?;
-        let rows = file.rows()?;
-        if rows != input.records {
-            return Err(Error::damaged(&input.path, format_args!("{rows} rows where the manifest states {}", input.records)));
-        }
         let equality = equality::applies(input, &self.kinds);
         let keys: Vec<Field> = match equality {
             true => self.keys.iter().flat_map(|set| set.fields.iter().cloned()).collect(),
             false => Vec::new(),
         };
-        let fields = identify(file.schema(), self.mapping.as_ref()).map_err(|e| Error::damaged(&input.path, e))?;
-        let projection = project(&fields, &self.schema, &keys, &self.constants).map_err(|e| file.refuse(e.refusal, e.detail))?;
+        let to = Target { schema: &self.schema, mapping: self.mapping.as_ref(), constants: &self.constants };
+        let (file, projection) = to.open(&self.store, input, &keys).await?;
         Ok(Some(Current { input: place, file, projection, equality, group: 0, stream: None, rows: 0, group_rows: 0 }))
     }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{ArrowError, DataType, SchemaRef};
+use async_trait::async_trait;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use parquet::errors::ParquetError;
@@ -46,6 +47,16 @@ pub trait Consumer: Send + 'static {
     ///
     /// Errs with what they contradict.
     fn rows(&mut self, file: usize, column: &ArrayRef) -> Result<()>;
+}
+
+/// Somebody else's knowledge of which rows are deleted.
+#[async_trait]
+pub trait Witness: Sync {
+    /// Hears which rows of a row group of the `input`th input are left out, by their
+    /// ordinals; `first` is its first row in the file.
+    ///
+    /// Errs when they are others than it knows.
+    async fn hear(&self, input: usize, file: &ParquetFile, group: usize, first: u64, dead: &[u32]) -> Result<()>;
 }
 
 /// An opened file, and how its columns are read.
@@ -81,6 +92,7 @@ pub struct Scan<'a> {
     limits: Limits,
     files: BoxStream<'a, Result<Opened>>,
     deletes: Option<&'a Deletes<'a>>,
+    witness: Option<&'a dyn Witness>,
     current: Option<Current>,
     opened: usize,
     /// Row groups to be read next, not fetched yet.
@@ -111,7 +123,12 @@ struct Group {
 impl<'a> Scan<'a> {
     /// A scan of files in their order; rows that `deletes` remove are left out.
     pub fn new(limits: Limits, files: BoxStream<'a, Result<Opened>>, deletes: Option<&'a Deletes<'a>>) -> Self {
-        Self { limits, files, deletes, current: None, opened: 0, waiting: VecDeque::new(), struck: Struck::default() }
+        Self { limits, files, deletes, witness: None, current: None, opened: 0, waiting: VecDeque::new(), struck: Struck::default() }
+    }
+
+    /// The same, with somebody who is told which rows are left out.
+    pub fn heard_by(self, witness: Option<&'a dyn Witness>) -> Self {
+        Self { witness, ..self }
     }
 
     /// Hands every row to the consumers, one for each column of the root, and
@@ -177,6 +194,12 @@ impl<'a> Scan<'a> {
                 (Some(deletes), Some(input)) => deletes.live(input, &file.file, group, first, &mut self.struck).await?,
                 _ => None,
             };
+            if let (Some(witness), Some(input)) = (self.witness, file.input) {
+                let ordinals = 0..u32::try_from(rows).map_err(|e| Error::damaged(&file.file.path, e))?;
+                let dead: Vec<u32> =
+                    live.iter().flat_map(|live| ordinals.clone().zip(live).filter(|(_, lives)| !lives)).map(|(row, _)| row).collect();
+                witness.hear(input, &file.file, group, first, &dead).await?;
+            }
             self.struck.rows = self.struck.rows.saturating_add(rows);
             let bytes = file.ranges(group).iter().map(|r| r.end - r.start).fold(0, u64::saturating_add);
             let window = Windows { count: 1, length: 0 };

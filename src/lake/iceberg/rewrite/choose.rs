@@ -7,8 +7,8 @@ use parquet::schema::types::SchemaDescriptor;
 use super::{repack, schema};
 use crate::lake::iceberg::properties::WriteProperties;
 use crate::model::plan::{Path, Plan};
-use crate::parquet::header::is_dictionary;
-use crate::parquet::{codec, trust};
+use crate::parquet::gather::is_plain;
+use crate::parquet::{codec, delta, trust};
 
 /// A way with the finding that decided it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,13 +40,19 @@ pub struct Asked {
     pub codec: Option<Compression>,
     /// Field ids of the columns that are to have bloom filters.
     pub blooms: Vec<i32>,
+    /// Bytes at which it ends row groups, where it names them.
+    pub row_group: Option<u64>,
+    /// Field ids of the columns that are to have no statistics.
+    pub no_statistics: Vec<i32>,
 }
 
 impl Asked {
     /// What a table's properties ask for.
     pub fn of(properties: &WriteProperties) -> Self {
         let codec = properties.codec_is_set.then_some(properties.compression);
-        Self { codec, blooms: properties.blooms.keys().copied().collect() }
+        let row_group = properties.row_group_is_set.then_some(properties.row_group_bytes);
+        let blooms = properties.blooms.keys().copied().collect();
+        Self { codec, blooms, row_group, no_statistics: properties.no_statistics.clone() }
     }
 }
 
@@ -67,7 +73,7 @@ pub fn by_footers(plan: &Plan, table: &SchemaDescriptor, asked: &Asked, inputs: 
             (deletes, "pages that can be cut".into())
         }
     };
-    match joined(plan, !asked.blooms.is_empty(), inputs) {
+    match joined(plan, asked, inputs) {
         Ok(()) => Choice { path: Path::RePack, reason: format!("{finding}; one schema, {deletes}") },
         Err(why) => Choice { path: Path::ReEncode, reason: format!("{finding}; {why}") },
     }
@@ -134,8 +140,8 @@ fn copied(plan: &Plan, table: &SchemaDescriptor, inputs: &[(&str, &ParquetMetaDa
 }
 
 /// Whether row groups can be joined page by page.
-fn joined(plan: &Plan, blooms: bool, inputs: &[(&str, &ParquetMetaData)]) -> Result<(), String> {
-    if blooms {
+fn joined(plan: &Plan, asked: &Asked, inputs: &[(&str, &ParquetMetaData)]) -> Result<(), String> {
+    if !asked.blooms.is_empty() {
         return Err("the table wants bloom filters".into());
     }
     for (number, (path, footer)) in inputs.iter().enumerate() {
@@ -143,6 +149,7 @@ fn joined(plan: &Plan, blooms: bool, inputs: &[(&str, &ParquetMetaData)]) -> Res
         for group in footer.row_groups().iter().filter(|group| group.num_rows() > 0) {
             held(group, plan.bound.memory)
                 .map_err(|bytes| format!("{path}: {bytes} bytes of a row group would have to be held in memory"))?;
+            unasked(asked, group).map_err(|why| format!("{path}: {why}"))?;
             for chunk in group.columns() {
                 joinable(chunk, cut).map_err(|why| format!("{path}: column {}: {why}", chunk.column_path()))?;
             }
@@ -172,22 +179,43 @@ fn joinable(chunk: &ColumnChunkMetaData, cut: bool) -> Result<(), String> {
     // Levels are among the encodings; some writers state one for levels that are not there.
     #[allow(deprecated)]
     let levels = |encoding| matches!(encoding, Encoding::RLE | Encoding::BIT_PACKED);
-    let whole = |encoding: &Encoding| *encoding != Encoding::PLAIN && !levels(*encoding) && !is_dictionary(*encoding);
+    let cuts = |encoding| levels(encoding) || is_plain(encoding) || delta::decodes(encoding, chunk.column_type());
+    let whole = |encoding: &Encoding| !cuts(*encoding);
     match chunk.encodings().find(whole) {
         Some(encoding) if cut => Err(format!("rows are deleted from it, and its pages are encoded as {encoding}")),
         _ => Ok(()),
     }
 }
 
+/// Whether a row group has nothing that the table does not want and that stays
+/// when its pages are taken over: much more than the bytes at which row groups
+/// end, or statistics of a column that is to have none.
+fn unasked(asked: &Asked, group: &RowGroupMetaData) -> Result<(), String> {
+    let bytes = u64::try_from(group.compressed_size()).unwrap_or(0);
+    if let Some(most) = asked.row_group.filter(|most| bytes > most.saturating_add(most / 2)) {
+        return Err(format!("a row group has {bytes} bytes, the table's end at {most}"));
+    }
+    let unwanted = |chunk: &&ColumnChunkMetaData| {
+        let id = chunk.column_descr().self_type().get_basic_info();
+        chunk.statistics().is_some() && id.has_id() && asked.no_statistics.contains(&id.id())
+    };
+    match group.columns().iter().find(unwanted) {
+        Some(chunk) => Err(format!("column {}: it has statistics, which the table does not want", chunk.column_path())),
+        None => Ok(()),
+    }
+}
+
 /// Whether row groups can stay as they are: they have the codec and the bloom
-/// filters that the table asks for, and their statistics mean what the output
-/// would say of them.
+/// filters that the table asks for and nothing that it does not want, and their
+/// statistics mean what the output would say of them.
 fn as_asked(asked: &Asked, inputs: &[(&str, &ParquetMetaData)]) -> Result<(), String> {
     for (path, footer) in inputs {
         if !orders_defined(footer) {
             return Err(format!("{path}: it does not define the order of its columns"));
         }
-        for chunk in footer.row_groups().iter().filter(|group| group.num_rows() > 0).flat_map(RowGroupMetaData::columns) {
+        let groups = || footer.row_groups().iter().filter(|group| group.num_rows() > 0);
+        groups().try_for_each(|group| unasked(asked, group)).map_err(|why| format!("{path}: {why}"))?;
+        for chunk in groups().flat_map(RowGroupMetaData::columns) {
             let said = |why: String| Err(format!("{path}: column {}: {why}", chunk.column_path()));
             let found = chunk.compression();
             if let Some(codec) = asked.codec.filter(|codec| !codec::same(*codec, found)) {

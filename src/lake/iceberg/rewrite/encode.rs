@@ -45,6 +45,29 @@ pub async fn write(job: &Job<'_>, mut source: Box<dyn RowSource + '_>) -> Result
     Ok((made, source.finish()))
 }
 
+/// Memory for the row group in progress.
+fn group_memory(job: &Job<'_>) -> u64 {
+    job.plan.bound.memory / 4
+}
+
+/// Whether rows of this schema can be written at all: the table's columns are its
+/// columns, and they fit the memory that a row group may take.
+///
+/// # Errors
+/// Refused `TooLargeForMemory`; [`Error::Setup`] for other columns.
+pub fn admit(job: &Job<'_>, schema: &SchemaRef) -> Result<()> {
+    same_levels(schema, &job.columns)?;
+    let memory = group_memory(job);
+    let columns = job.columns.num_columns() as u64;
+    let blooms = (job.properties.blooms.len() as u64).saturating_mul(job.properties.bloom_max_bytes);
+    if columns.saturating_mul(COLUMN_BYTES).saturating_add(blooms) > memory / 2 {
+        let detail =
+            format!("{columns} columns and their bloom filters need more than half of the {memory} bytes that a row group may take");
+        return Err(Refused::new(Refusal::TooLargeForMemory, detail).into());
+    }
+    Ok(())
+}
+
 /// The files of one rewrite, one at a time.
 struct Stream<'a> {
     job: &'a Job<'a>,
@@ -63,16 +86,8 @@ struct Stream<'a> {
 
 impl<'a> Stream<'a> {
     fn new(job: &'a Job<'a>, schema: SchemaRef) -> Result<Self> {
-        same_levels(&schema, &job.columns)?;
-        let memory = job.plan.bound.memory / 4;
-        let columns = job.columns.num_columns() as u64;
-        let blooms = (job.properties.blooms.len() as u64).saturating_mul(job.properties.bloom_max_bytes);
-        if columns.saturating_mul(COLUMN_BYTES).saturating_add(blooms) > memory / 2 {
-            let detail =
-                format!("{columns} columns and their bloom filters need more than half of the {memory} bytes that a row group may take");
-            return Err(Refused::new(Refusal::TooLargeForMemory, detail).into());
-        }
-        let limits = Limits { memory, row_group: job.properties.row_group_bytes };
+        admit(job, &schema)?;
+        let limits = Limits { memory: group_memory(job), row_group: job.properties.row_group_bytes };
         let cutter = Cutter::new(job.plan.target_file_size);
         let flushed = Flushed { input_bytes: job.plan.input_bytes(), input_records: job.plan.input_records(), ..Flushed::default() };
         Ok(Self { job, schema, limits, made: Vec::new(), open: None, cutter, rows: 0, closed_bytes: 0, flushed })

@@ -3,6 +3,7 @@
 pub mod choose;
 pub mod cut;
 pub mod encode;
+pub mod foresee;
 mod human;
 pub mod input;
 pub mod job;

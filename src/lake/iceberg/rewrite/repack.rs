@@ -21,7 +21,8 @@ use super::job::{Job, Made};
 use super::parts::{Group, nans_of, span};
 use super::sink::Sink;
 use crate::lake::iceberg::properties::{CREATED_BY, schema_note};
-use crate::lake::iceberg::spread::{aside, cores};
+use crate::lake::iceberg::spread::{aside, core, cores};
+use crate::lake::iceberg::store::local;
 use crate::lake::{Error, Result};
 use crate::parquet::chunk::Part;
 use crate::parquet::ends::Order;
@@ -61,7 +62,9 @@ pub enum Packed {
 /// input. Also the bytes read.
 ///
 /// Memory held: the pages of one row group as they are joined, of the next as it
-/// is read and of the last as it is written, and one page a core decompressed.
+/// is read and of the last as it is written, and one page a core decompressed. What
+/// lies near waits for no network: the next is then read while the last is written,
+/// and neither while pages are joined.
 /// Row groups that are too large for that are read, joined and written column by
 /// column. Row groups whose pages cannot be joined are joined with fewer others,
 /// at last with none.
@@ -79,6 +82,7 @@ pub async fn write(
     let packing = Packing { job, wish: wish(job), deleted, read: AtomicU64::new(0) };
     let mut files = Files { job, nans, made: Vec::new(), open: None, held: None };
     let mut ahead = None;
+    let far = inputs.iter().any(|input| local::path(&input.path).is_none());
     for (place, step) in steps.iter().enumerate() {
         job.control.check()?;
         let own = groups.get(step.groups.clone()).unwrap_or_default();
@@ -90,16 +94,15 @@ pub async fn write(
                     Some(chunks) => chunks,
                     None => packing.read(own).await?,
                 };
-                let next = async {
-                    match next {
-                        Some(next) => packing.read(next).await.map(Some),
-                        None => Ok(None),
-                    }
+                let packed = if far {
+                    let (packed, read, written) = futures::join!(packing.pack(own, &chunks), packing.read_ahead(next), files.write());
+                    written?;
+                    ahead = read?;
+                    packed?
+                } else {
+                    packing.pack(own, &chunks).await?
                 };
-                let (packed, next, written) = futures::join!(packing.pack(own, &chunks), next, files.write());
-                written?;
-                ahead = next?;
-                match packed? {
+                match packed {
                     Ok(columns) => {
                         files.hold(step, own, columns);
                         None
@@ -112,6 +115,11 @@ pub async fn write(
         if let Some(why) = unfit {
             job.give_up(files.begun());
             return Ok((Packed::Unfit(why), packing.read.into_inner()));
+        }
+        if !far {
+            let (read, written) = futures::join!(packing.read_ahead(next), files.write());
+            written?;
+            ahead = read?;
         }
     }
     files.write().await?;
@@ -158,6 +166,14 @@ impl Packing<'_> {
     async fn read(&self, groups: &[Group<'_>]) -> Result<Vec<Vec<Bytes>>> {
         let reads: Vec<_> = groups.iter().map(|group| self.counted(chunks(*group))).collect();
         stream::iter(reads).buffered(READS_AT_ONCE).try_collect().await
+    }
+
+    /// The same of the next step's, where there is one.
+    async fn read_ahead(&self, next: Option<&[Group<'_>]>) -> Result<Option<Vec<Vec<Bytes>>>> {
+        match next {
+            Some(next) => self.read(next).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     async fn counted(&self, read: impl Future<Output = Result<Vec<Bytes>>>) -> Result<Vec<Bytes>> {
@@ -325,6 +341,7 @@ fn parts(groups: &[Group<'_>], chunks: impl Iterator<Item = Option<Bytes>>, dead
 
 /// Joins a column where it does not hold up other tasks.
 async fn joined(column: usize, parts: Vec<Part>, wish: Wish, look: bool) -> Result<(usize, std::result::Result<Joined, Failure>)> {
+    let _core = core().await;
     let done = aside(move || join_looking(&parts, &wish, look)).await;
     done.map(|joined| (column, joined)).map_err(|stopped| Error::Stopped(format!("joining pages did not end: {stopped}")))
 }

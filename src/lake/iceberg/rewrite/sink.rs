@@ -65,8 +65,7 @@ impl<'a> Sink<'a> {
 
     async fn send(&mut self, piece: bytes::Bytes) -> Result<()> {
         let size = piece.len() as u64;
-        self.writer.write(piece.clone()).await.map_err(|e| Error::unreachable(format!("writing {}", self.path), e))?;
-        self.tap.give_back(piece);
+        self.writer.write(piece).await.map_err(|e| Error::unreachable(format!("writing {}", self.path), e))?;
         if self.bytes == 0 {
             self.control.reached(KillPoint::OutputBegun);
         }

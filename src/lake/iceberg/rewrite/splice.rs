@@ -22,6 +22,7 @@ use super::sink::Sink;
 use crate::lake::iceberg::properties::{CREATED_BY, schema_note};
 use crate::lake::{Error, Result};
 use crate::parquet::tap::Tap;
+use crate::parquet::{index, statistics};
 
 /// A row group no larger than this is read in one request.
 const ONE_READ: u64 = 8 << 20;
@@ -95,9 +96,12 @@ impl Copy<'_> {
             let close = ColumnCloseResult {
                 bytes_written: u64::try_from(chunk.compressed_size()).unwrap_or(0),
                 rows_written: u64::try_from(group.meta.num_rows()).unwrap_or(0),
-                metadata: chunk.clone(),
+                metadata: statistics::with_wide_zeros(chunk.clone()).map_err(failed)?,
                 bloom_filter: self.bloom_filter(group.input, chunk).await?,
-                column_index: group.column_index(column).filter(|_| indexed),
+                column_index: group
+                    .column_index(column)
+                    .filter(|_| indexed)
+                    .and_then(|told| index::with_wide_zeros(chunk.column_descr(), told)),
                 offset_index: group.offset_index(column).filter(|_| indexed),
             };
             out.append_column(&pages, close).map_err(failed)?;

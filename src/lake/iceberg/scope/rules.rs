@@ -1,9 +1,9 @@
 //! Which deletes apply to which data files: the format's scope rules, pure.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use crate::model::file::FileKey;
-use crate::model::location::Location;
 use crate::model::plan::{LiveDelete, LiveFile};
 
 /// What a live delete file can reach within its partition.
@@ -11,8 +11,9 @@ use crate::model::plan::{LiveDelete, LiveFile};
 pub enum Targets {
     /// Every data file of a strictly lower sequence number.
     Older,
-    /// The data files it names, of an equal or lower sequence number.
-    Named(BTreeSet<Location>),
+    /// The data files it names, as it spells them, of an equal or lower sequence
+    /// number.
+    Named(BTreeSet<Arc<str>>),
     /// The data files it names, which only its rows tell.
     Unread,
 }
@@ -34,9 +35,9 @@ impl Reaching {
     /// Whether the delete applies to a data file of a partition that it reaches.
     ///
     /// * Equality delete: its data sequence number is strictly greater.
-    /// * Position delete: equal or greater, and the path is named. Rows not read
-    ///   yet may name any path.
-    pub fn applies(&self, file: &Location, data_sequence: i64) -> bool {
+    /// * Position delete: equal or greater, and the path is named, in the same
+    ///   spelling. Rows not read yet may name any path.
+    pub fn applies(&self, file: &str, data_sequence: i64) -> bool {
         match &self.targets {
             Targets::Older => self.delete.data_sequence > data_sequence,
             Targets::Named(paths) => self.delete.data_sequence >= data_sequence && paths.contains(file),
@@ -47,7 +48,7 @@ impl Reaching {
 
 /// Enters into each file the keys of the deletes that apply to it, ascending.
 pub fn join(files: &mut [LiveFile], reaching: &[Reaching]) {
-    let mut by_path: HashMap<&Location, Vec<&Reaching>> = HashMap::new();
+    let mut by_path: HashMap<&str, Vec<&Reaching>> = HashMap::new();
     let mut others = Vec::new();
     for delete in reaching {
         match &delete.targets {
@@ -56,9 +57,8 @@ pub fn join(files: &mut [LiveFile], reaching: &[Reaching]) {
         }
     }
     for file in files {
-        let location = Location::parse(&file.path);
-        let named = by_path.get(&location).into_iter().flatten();
-        let applying = others.iter().chain(named).filter(|d| d.applies(&location, file.data_sequence));
+        let named = by_path.get(&*file.path).into_iter().flatten();
+        let applying = others.iter().chain(named).filter(|d| d.applies(&file.path, file.data_sequence));
         let mut keys: Vec<FileKey> = applying.map(|d| d.delete.key.clone()).collect();
         keys.sort_unstable();
         keys.dedup();
@@ -73,14 +73,14 @@ pub fn join(files: &mut [LiveFile], reaching: &[Reaching]) {
 /// believed only when they look like a whole data file path and are not of a
 /// length at which writers cut (16 characters by the table default, 64 bytes by
 /// Parquet writers). Unequal or inverted bounds tell nothing.
-pub fn single_target(referenced: Option<&str>, lower: Option<&str>, upper: Option<&str>) -> Option<Location> {
-    if let Some(path) = referenced {
-        return Some(Location::parse(path));
+pub fn single_target<'a>(referenced: Option<&'a str>, lower: Option<&'a str>, upper: Option<&'a str>) -> Option<&'a str> {
+    if referenced.is_some() {
+        return referenced;
     }
     let (lower, upper) = (lower?, upper?);
     let whole = lower == upper && lower.to_ascii_lowercase().ends_with(".parquet");
     let cut = lower.chars().count() == 16 || lower.len() == 64;
-    (whole && !cut).then(|| Location::parse(lower))
+    (whole && !cut).then_some(lower)
 }
 
 #[cfg(test)]
@@ -99,7 +99,7 @@ mod tests {
     }
 
     fn named(paths: &[&str]) -> Targets {
-        Targets::Named(paths.iter().map(|p| Location::parse(p)).collect())
+        Targets::Named(paths.iter().map(|p| Arc::from(*p)).collect())
     }
 
     fn applied(files: &mut [LiveFile], reaching: &[Reaching]) -> Vec<Vec<String>> {
@@ -126,9 +126,9 @@ mod tests {
     }
 
     #[test]
-    fn two_spellings_of_a_path_are_one_file() {
+    fn another_spelling_of_a_path_is_not_the_path() {
         let mut files = [file("file:/d/a.parquet", 1)];
-        assert_eq!(applied(&mut files, &[delete("p", 1, named(&["file:///d/a.parquet"]))]), [vec!["p"]]);
+        assert_eq!(applied(&mut files, &[delete("p", 1, named(&["file:///d/a.parquet"]))]), [Vec::<String>::new()]);
     }
 
     #[test]
@@ -141,11 +141,11 @@ mod tests {
     #[test]
     fn bounds_name_a_file_only_when_equal_whole_and_not_cut() {
         let whole = "s3://b/t/data/f1.parquet";
-        assert_eq!(single_target(None, Some(whole), Some(whole)), Some(Location::parse(whole)));
-        assert_eq!(single_target(Some("s3a://b/t/data/f1.parquet"), None, None), Some(Location::parse(whole)));
+        assert_eq!(single_target(None, Some(whole), Some(whole)), Some(whole));
+        assert_eq!(single_target(Some("s3a://b/t/data/f1.parquet"), None, None), Some("s3a://b/t/data/f1.parquet"));
         assert_eq!(single_target(None, Some("s3://b/t/data/f2.parquet"), Some(whole)), None);
         assert_eq!(single_target(None, Some("s3://b/t/data/f1"), Some("s3://b/t/data/f1")), None);
-        assert_eq!(single_target(None, Some("s3://b/t/.parquet"), Some("s3://b/t/.parquet")), Some(Location::parse("s3://b/t/.parquet")));
+        assert_eq!(single_target(None, Some("s3://b/t/.parquet"), Some("s3://b/t/.parquet")), Some("s3://b/t/.parquet"));
         assert_eq!(single_target(None, Some("s3://b/t.parquet"), Some("s3://b/t.parquet")), None);
         assert_eq!(single_target(None, Some(whole), None), None);
     }

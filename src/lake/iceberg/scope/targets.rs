@@ -20,7 +20,6 @@ use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use crate::lake::iceberg::manifest::DELETE_FILE_PATH;
 use crate::lake::iceberg::store::{Source, Store};
 use crate::lake::{Error, Result};
-use crate::model::location::Location;
 
 /// Bytes fetched from a file's end at first; most footers fit.
 const FOOTER_GUESS: usize = 64 << 10;
@@ -31,7 +30,7 @@ const FOOTER_GUESS: usize = 64 << 10;
 /// # Errors
 /// Store errors; a `damaged` refusal when the file is not a Parquet file with a
 /// `file_path` column of strings, or a path in it is NULL.
-pub async fn read(store: &Store, path: &str) -> Result<BTreeSet<Location>> {
+pub async fn read(store: &Store, path: &str) -> Result<BTreeSet<Arc<str>>> {
     let (size, source) = (store.size(path).await?, store.open(path).await?);
     match distinct_paths(File { source, size }).await {
         Ok(paths) => Ok(paths),
@@ -65,7 +64,7 @@ impl AsyncFileReader for File {
     }
 }
 
-async fn distinct_paths(file: impl AsyncFileReader + Unpin + 'static) -> parquet::errors::Result<BTreeSet<Location>> {
+async fn distinct_paths(file: impl AsyncFileReader + Unpin + 'static) -> parquet::errors::Result<BTreeSet<Arc<str>>> {
     let refuse = |why: &str| ParquetError::General(why.to_owned());
     let builder = ParquetRecordBatchStreamBuilder::new(file).await?;
     let schema = builder.parquet_schema();
@@ -89,7 +88,7 @@ async fn distinct_paths(file: impl AsyncFileReader + Unpin + 'static) -> parquet
         let column = batch.columns().first().ok_or_else(|| refuse("a projection without its column"))?;
         each_text(column, |text| {
             if last.as_deref() != Some(text) {
-                paths.insert(Location::parse(text));
+                paths.insert(Arc::from(text));
                 last = Some(text.to_owned());
             }
         })
@@ -132,7 +131,7 @@ mod tests {
         out.into()
     }
 
-    async fn found(file: Bytes) -> std::result::Result<BTreeSet<Location>, String> {
+    async fn found(file: Bytes) -> std::result::Result<BTreeSet<Arc<str>>, String> {
         distinct_paths(std::io::Cursor::new(file)).await.map_err(|error| match error {
             ParquetError::General(why) => why,
             other => other.to_string(),
@@ -142,12 +141,12 @@ mod tests {
     #[tokio::test]
     async fn every_named_file_is_found_once_whatever_the_order() {
         let paths = found(file("p", Some(DELETE_FILE_PATH), vec![Some("a"), Some("b"), Some("a")])).await.unwrap();
-        assert_eq!(paths, BTreeSet::from([Location::parse("a"), Location::parse("b")]));
+        assert_eq!(paths, BTreeSet::from(["a".into(), "b".into()]));
     }
 
     #[tokio::test]
     async fn a_file_without_ids_is_read_by_name() {
-        assert_eq!(found(file("file_path", None, vec![Some("a")])).await.unwrap(), BTreeSet::from([Location::parse("a")]));
+        assert_eq!(found(file("file_path", None, vec![Some("a")])).await.unwrap(), BTreeSet::from(["a".into()]));
     }
 
     #[tokio::test]
@@ -169,7 +168,7 @@ mod tests {
         writer.write(&batch).unwrap();
         writer.close().unwrap();
         let store = Store::new(&crate::lake::iceberg::store::file_io(&Default::default()));
-        assert_eq!(read(&store, &path).await.unwrap(), BTreeSet::from([Location::parse("f")]));
+        assert_eq!(read(&store, &path).await.unwrap(), BTreeSet::from(["f".into()]));
         assert!(store.spent().bytes_read < 200_000, "{:?}", store.spent());
         assert!(matches!(read(&store, "file:/nowhere").await, Err(Error::NotFound { .. })));
     }

@@ -16,6 +16,7 @@ use iceberg_storage_opendal::OpenDalResolvingStorageFactory;
 use serde::{Deserialize, Serialize};
 
 use super::local;
+use crate::parquet::rooms;
 
 /// The file of a location that the client reads as the same file: others are left
 /// to it, so that a name means one file for whatever is done with it.
@@ -126,10 +127,10 @@ impl FileRead for Reader {
             file.seek(SeekFrom::Start(range.start))?;
             // what is asked for may be more than there is
             let there = file.metadata()?.len().saturating_sub(range.start).min(length);
-            let mut bytes = Vec::with_capacity(usize::try_from(there).map_err(std::io::Error::other)?);
+            let mut bytes = rooms::take(usize::try_from(there).map_err(std::io::Error::other)?);
             file.take(length).read_to_end(&mut bytes)?;
             match u64::try_from(bytes.len()) {
-                Ok(read) if read == length => Ok(Bytes::from(bytes)),
+                Ok(read) if read == length => Ok(rooms::share(bytes)),
                 _ => Err(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, format!("{} ends before {range:?} does", path.display()))),
             }
         };
@@ -137,7 +138,8 @@ impl FileRead for Reader {
     }
 }
 
-/// A local file that grows under its name.
+/// A local file that grows under its name. Closed, it is not yet durable:
+/// [`local::sync`] makes it so, together with its name.
 struct Writer {
     /// `None` after it was closed, or a write did not end.
     file: Option<File>,
@@ -145,7 +147,7 @@ struct Writer {
 
 impl Writer {
     async fn with_file(&mut self, work: impl FnOnce(&mut File) -> std::io::Result<()> + Send + 'static) -> Result<()> {
-        let mut file = self.file.take().ok_or_else(|| Error::new(ErrorKind::Unexpected, "the file is closed"))?;
+        let mut file = self.file.take().ok_or_else(closed)?;
         let file = blocking(move || work(&mut file).map(|()| file)).await?;
         self.file = Some(file);
         Ok(())
@@ -159,10 +161,12 @@ impl FileWrite for Writer {
     }
 
     async fn close(&mut self) -> Result<()> {
-        self.with_file(|file| file.sync_all()).await?;
-        self.file = None;
-        Ok(())
+        self.file.take().map(drop).ok_or_else(closed)
     }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Unexpected, "the file is closed")
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> Result<T> {

@@ -38,7 +38,7 @@ struct Column {
 }
 
 /// Checks that every bound in a file's description is of a column that has one
-/// by the specification.
+/// by the specification, and is a value.
 ///
 /// Errs [`Error::Proof`](crate::lake::Error::Proof) when one is not.
 pub fn all_have_columns(described: &DataFile, schema: &Schema) -> Result<()> {
@@ -46,6 +46,9 @@ pub fn all_have_columns(described: &DataFile, schema: &Schema) -> Result<()> {
     collect(schema.fields(), &[], &mut leaves);
     let ids: BTreeSet<i32> = leaves.into_iter().map(|(id, ..)| id).collect();
     let strange = |id: &&i32| !ids.contains(*id);
+    if let Some((id, _)) = described.lower_bounds().iter().chain(described.upper_bounds()).find(|(_, bound)| bound.is_nan()) {
+        return Err(failed(described.file_path(), format_args!("column {id} is bounded by NaN")));
+    }
     match described.lower_bounds().keys().chain(described.upper_bounds().keys()).find(strange) {
         Some(id) => Err(failed(described.file_path(), format_args!("a bound of column {id} inside a list or map, or of no column"))),
         None => Ok(()),

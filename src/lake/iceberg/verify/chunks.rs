@@ -1,16 +1,16 @@
 //! Copied row groups: every column chunk of the outputs against the inputs', byte
-//! by byte.
+//! by byte, what is told of it, and its bloom filter.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use iceberg::spec::DataFile;
-use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
-use parquet::file::page_index::column_index::ColumnIndexMetaData;
-use parquet::file::page_index::offset_index::PageLocation;
+use parquet::file::metadata::ColumnChunkMetaData;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::blooms;
+use super::told::{self, Place};
 use super::{failed, unproven};
 use crate::lake::Result;
 use crate::lake::iceberg::read::file::{ParquetFile, Store};
@@ -60,6 +60,7 @@ pub async fn same(store: &Store, plan: &Plan, outputs: &[DataFile], memory: u64)
                 for span in spans(&input, &output)? {
                     equal(&input.file, &output, span, piece, &mut hash).await?;
                 }
+                blooms::same(&input.file, input.group, &output.file, output.group, memory).await?;
                 copied.columns = output.file.footer().file_metadata().schema_descr().num_columns();
                 let part = copied.parts.get_mut(output.place).map(|parts| parts.entry(input.place).or_default());
                 if let Some(part) = part {
@@ -140,18 +141,12 @@ fn spans(input: &Group, output: &Group) -> Result<Vec<Span>> {
     }
     let mut spans: Vec<Span> = Vec::new();
     for (column, (a, b)) in from.columns().iter().zip(to.columns()).enumerate() {
-        let told = |b: &ColumnChunkMetaData| {
-            let encodings = b.page_encoding_stats().is_none() || b.page_encoding_stats() == a.page_encoding_stats();
-            encodings && (b.statistics().is_none() || b.statistics() == a.statistics())
-        };
-        if facts(a) != facts(b) || !told(b) {
-            let why = format!("column {column} is described otherwise than in {} row group {}", input.file.path, input.group);
-            return Err(failed(&place, why));
+        let at = |group: &Group, footer| Place { footer, group: group.group, column };
+        let (old, new) = (at(input, input.file.footer().as_ref()), at(output, output.file.footer().as_ref()));
+        if let Some(how) = told::difference(old, new) {
+            return Err(failed(&place, format_args!("column {column} {how} {} row group {}", input.file.path, input.group)));
         }
         let ((start, length), (to, _)) = (a.byte_range(), b.byte_range());
-        if !same_index((input, start), (output, to), column) {
-            return Err(failed(&place, format_args!("column {column} is indexed otherwise than in {}", input.file.path)));
-        }
         let end = start.checked_add(length).ok_or_else(|| failed(&place, "a chunk beyond any file"))?;
         match spans.last_mut() {
             Some(last) if last.from.end == start && last.to.checked_add(last.from.end - last.from.start) == Some(to) => last.from.end = end,
@@ -159,31 +154,6 @@ fn spans(input: &Group, output: &Group) -> Result<Vec<Span>> {
         }
     }
     Ok(spans)
-}
-
-/// Whether what the output's page indexes state of a chunk is what the input's do,
-/// each of a chunk that begins there. An output may leave them out.
-fn same_index((input, from): (&Group, u64), (output, to): (&Group, u64), column: usize) -> bool {
-    let (a, b) = (input.file.footer(), output.file.footer());
-    let columns = |footer: &ParquetMetaData, group: usize| footer.column_index().and_then(|i| i.get(group)?.get(column)).cloned();
-    let bounds = match columns(b, output.group) {
-        None | Some(ColumnIndexMetaData::NONE) => true,
-        theirs => theirs == columns(a, input.group),
-    };
-    let offsets = |footer: &ParquetMetaData, group: usize, start: u64| -> Option<Vec<(i128, i32, i64)>> {
-        let index = footer.offset_index()?.get(group)?.get(column)?;
-        let place = |p: &PageLocation| (i128::from(p.offset) - i128::from(start), p.compressed_page_size, p.first_row_index);
-        (!index.page_locations().is_empty()).then(|| index.page_locations().iter().map(place).collect())
-    };
-    let theirs = offsets(b, output.group, to);
-    bounds && (theirs.is_none() || theirs == offsets(a, input.group, from))
-}
-
-/// What a reader needs to decode a chunk, apart from where it lies.
-fn facts(chunk: &ColumnChunkMetaData) -> impl PartialEq {
-    let dictionary = chunk.dictionary_page_offset().map(|d| chunk.data_page_offset() - d);
-    let lengths = (chunk.byte_range().1, chunk.num_values(), chunk.uncompressed_size());
-    (chunk.column_type(), chunk.compression(), lengths, dictionary)
 }
 
 async fn equal(input: &ParquetFile, output: &Group, span: Span, piece: u64, hash: &mut Xxh3) -> Result<()> {

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Fields, Schema};
-use iceberg::spec::DataFile;
+use iceberg::spec::{DEFAULT_SCHEMA_NAME_MAPPING, DataFile, MappedField, NameMapping};
 use parquet::file::metadata::ParquetMetaData;
 
 use super::{failed, position_records};
@@ -86,6 +86,8 @@ async fn inputs(
     columns: &[i32],
 ) -> Result<HashMap<i32, Option<u64>>> {
     let constants = constants(table, &plan.scope, schema)?;
+    let mapping = table.loaded.metadata.properties().get(DEFAULT_SCHEMA_NAME_MAPPING);
+    let mapping: Option<NameMapping> = mapping.and_then(|json| serde_json::from_str(json).ok());
     let mut sums: HashMap<i32, Option<u64>> = columns.iter().map(|id| (*id, Some(0))).collect();
     for input in &plan.inputs {
         let Some(entry) = entries.get(&*input.path) else { continue };
@@ -95,7 +97,7 @@ async fn inputs(
                 format_args!("planned with {} rows, its manifest states {}", input.records, entry.record_count()),
             ));
         }
-        let counts = file_nulls(store, input, entry, &constants, columns).await?;
+        let counts = file_nulls(store, input, entry, &constants, mapping.as_ref(), columns).await?;
         for (id, sum) in &mut sums {
             *sum = sum.zip(counts.get(id).copied().flatten()).and_then(|(a, b)| a.checked_add(b));
         }
@@ -109,6 +111,7 @@ async fn file_nulls(
     input: &LiveFile,
     entry: &DataFile,
     constants: &HashMap<i32, ArrayRef>,
+    mapping: Option<&NameMapping>,
     columns: &[i32],
 ) -> Result<HashMap<i32, Option<u64>>> {
     let mut counts: HashMap<i32, Option<u64>> = HashMap::new();
@@ -123,7 +126,10 @@ async fn file_nulls(
         return Ok(counts);
     }
     let file = ParquetFile::open(store, &input.path, input.bytes).await?;
-    let leaves = leaves_by_id(file.footer());
+    let mut leaves = leaves_by_id(file.footer());
+    if leaves.is_empty() {
+        leaves = mapping.map(|mapping| leaves_by_name(file.footer(), mapping)).unwrap_or_default();
+    }
     for id in silent {
         let nulls = match (leaves.get(&id), constants.get(&id)) {
             _ if leaves.is_empty() => None,
@@ -141,6 +147,23 @@ fn leaves_by_id(footer: &ParquetMetaData) -> HashMap<i32, usize> {
     let columns = footer.file_metadata().schema_descr().columns().iter().enumerate();
     let infos = columns.map(|(leaf, column)| (column.self_type().get_basic_info(), leaf));
     infos.filter(|(info, _)| info.has_id()).map(|(info, leaf)| (info.id(), leaf)).collect()
+}
+
+/// The same of a file without ids, by the table's name mapping; none inside a list
+/// or map.
+fn leaves_by_name(footer: &ParquetMetaData, mapping: &NameMapping) -> HashMap<i32, usize> {
+    let columns = footer.file_metadata().schema_descr().columns().iter().enumerate();
+    let mapped = columns.filter(|(_, column)| column.max_rep_level() == 0).filter_map(|(leaf, column)| {
+        let mut fields: Vec<&MappedField> = mapping.fields().iter().collect();
+        let mut id = None;
+        for part in column.path().parts() {
+            let field = fields.iter().find(|field| field.names().contains(part))?;
+            id = field.field_id();
+            fields = field.fields().iter().map(AsRef::as_ref).collect();
+        }
+        Some((id?, leaf))
+    });
+    mapped.collect()
 }
 
 fn footer_nulls(footer: &ParquetMetaData, leaf: usize) -> Option<u64> {

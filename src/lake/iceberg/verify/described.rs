@@ -1,9 +1,10 @@
 //! Copied outputs whose description follows from the inputs' manifests: their
 //! rows need not be decoded to know that no reader would skip a live one.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use iceberg::spec::{DataFile, Datum};
+use iceberg::spec::{DataFile, Datum, PrimitiveLiteral};
 
 use super::chunks::Part;
 use crate::lake::iceberg::read::manifests::Entries;
@@ -42,8 +43,22 @@ pub fn follows(plan: &Plan, entries: &Entries, output: &DataFile, parts: &BTreeM
     values
         && follow(DataFile::null_value_counts)
         && follow(DataFile::nan_value_counts)
-        && within(DataFile::lower_bounds, |stated, bound| stated <= bound)
-        && within(DataFile::upper_bounds, |stated, bound| stated >= bound)
+        && within(DataFile::lower_bounds, |stated, bound| compare(stated, bound, -0.0).is_some_and(Ordering::is_le))
+        && within(DataFile::upper_bounds, |stated, bound| compare(stated, bound, 0.0).is_some_and(Ordering::is_ge))
+}
+
+/// How a bound compares with an input's, which if zero is read as the `zero` that
+/// holds both: a zero of one sign is not the other.
+fn compare(stated: &Datum, bound: &Datum, zero: f64) -> Option<Ordering> {
+    let floats = |stated: f64, bound: f64| {
+        let bound = if bound == 0.0 { zero } else { bound };
+        (!stated.is_nan() && !bound.is_nan()).then(|| stated.total_cmp(&bound))
+    };
+    match (stated.literal(), bound.literal()) {
+        (PrimitiveLiteral::Float(stated), PrimitiveLiteral::Float(bound)) => floats(stated.0.into(), bound.0.into()),
+        (PrimitiveLiteral::Double(stated), PrimitiveLiteral::Double(bound)) => floats(stated.0, bound.0),
+        _ => stated.partial_cmp(bound),
+    }
 }
 
 /// The sum of a column's counts; `None` when one is not told.
@@ -117,6 +132,16 @@ mod tests {
         for wrong in [file("o", 20, 4, Some((-3, 9))), file("o", 20, 3, Some((-2, 9))), file("o", 20, 3, Some((-3, 8)))] {
             assert!(!holds(&a, &b, &wrong, 2), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_zero_holds_another_of_the_other_sign_only_where_it_is_wider() {
+        let holds = |stated: f64, bound: f64, zero: f64| compare(&Datum::double(stated), &Datum::double(bound), zero);
+        assert_eq!(holds(-0.0, 0.0, -0.0), Some(Ordering::Equal));
+        assert_eq!(holds(0.0, -0.0, -0.0), Some(Ordering::Greater), "a lower bound above the input's");
+        assert_eq!(holds(0.0, 0.0, -0.0), Some(Ordering::Greater), "the input may hold both");
+        assert_eq!(holds(-0.0, 0.0, 0.0), Some(Ordering::Less), "an upper bound below the input's");
+        assert_eq!(holds(f64::NAN, 0.0, 0.0), None);
     }
 
     #[test]

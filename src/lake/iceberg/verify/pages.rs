@@ -17,7 +17,7 @@ use super::{failed, unproven};
 use crate::lake::iceberg::read::file::{ParquetFile, Store};
 use crate::lake::iceberg::read::live::Struck;
 use crate::lake::iceberg::read::manifests::Entries;
-use crate::lake::iceberg::spread::{aside, cores};
+use crate::lake::iceberg::spread::{aside, core, cores};
 use crate::lake::{Error, Result};
 use crate::model::plan::Plan;
 use crate::model::refusal::Refusal;
@@ -147,6 +147,7 @@ impl Pages<'_> {
             let hash = right.iter().fold(0, |hash, chunk| xxh3_128(&chunk.bytes) ^ u128::rotate_left(hash, 1));
             (compare(&left, &right, &asked), hash)
         };
+        let _core = core().await;
         let (compared, hash) =
             aside(work).await.map_err(|stopped| Error::Stopped(format!("a column was not compared to its end: {stopped}")))?;
         match compared {

@@ -6,10 +6,11 @@ use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
 
+use super::second::Second;
 use crate::lake::iceberg::hash::RootHasher;
 use crate::lake::iceberg::read::ReadSummary;
 use crate::lake::iceberg::read::file::{ParquetFile, Store};
-use crate::lake::iceberg::read::scan::{AT_ONCE, Consumer, Deletes, Limits, Opened, Projector, Scan};
+use crate::lake::iceberg::read::scan::{AT_ONCE, Consumer, Deletes, Limits, Opened, Projector, Scan, Witness};
 use crate::lake::iceberg::table::IcebergTable;
 use crate::lake::{Control, Error, Result};
 use crate::model::killpoint::KillPoint;
@@ -23,15 +24,22 @@ pub async fn deletes<'a>(table: &IcebergTable, plan: &'a Plan, store: &Store) ->
 }
 
 /// Reads every live row of the inputs in these columns of the table, for its
-/// counts and hashes.
+/// counts and hashes: those that `deletes` leave and `second` knows to be left.
 ///
-/// Errs as [`read::open`](crate::lake::iceberg::read::open) does.
-pub async fn read(table: &IcebergTable, plan: &Plan, schema: &SchemaRef, deletes: &Deletes<'_>, limits: Limits) -> Result<ReadSummary> {
+/// Errs [`Error::Proof`] when these are not the same rows, and as
+/// [`read::open`](crate::lake::iceberg::read::open) does.
+pub async fn read(
+    table: &IcebergTable,
+    plan: &Plan,
+    schema: &SchemaRef,
+    (deletes, second): (&Deletes<'_>, Option<&Second<'_>>),
+    limits: Limits,
+) -> Result<ReadSummary> {
     let store = Store::new(&table.loaded.io);
     let projector = Projector::new(table, plan, schema)?;
     let open = |(place, input)| open(&store, &projector, place, input);
     let files = stream::iter(plan.inputs.iter().enumerate().map(open)).buffered(AT_ONCE).boxed();
-    let mut scan = Scan::new(limits, files, Some(deletes));
+    let mut scan = Scan::new(limits, files, Some(deletes)).heard_by(second.map(|second| second as &dyn Witness));
     let hashers = scan.run(schema.fields().iter().map(|f| Hashed(RootHasher::new(f))).collect()).await?;
     let struck = scan.struck;
     drop(scan);
@@ -58,6 +66,13 @@ struct Hashed(RootHasher);
 impl Consumer for Hashed {
     fn rows(&mut self, _file: usize, column: &ArrayRef) -> Result<()> {
         self.0.update(column.as_ref()).map_err(|e| Error::Setup(format!("a column cannot be hashed: {e}")))
+    }
+}
+
+#[async_trait]
+impl Witness for Second<'_> {
+    async fn hear(&self, input: usize, file: &ParquetFile, group: usize, first: u64, dead: &[u32]) -> Result<()> {
+        self.check(input, file, group, first, dead).await
     }
 }
 

@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_buffer::NullBuffer;
 use arrow_schema::Schema;
 use futures::StreamExt;
-use iceberg::spec::DataFile;
+use iceberg::spec::{DataFile, MappedField, NameMapping};
 use parquet::arrow::async_reader::ParquetRecordBatchStream;
 use roaring::RoaringTreemap;
 
@@ -16,11 +16,10 @@ use super::failed;
 use super::keys;
 use crate::lake::iceberg::read::file::{FileReader, ParquetFile, Store};
 use crate::lake::iceberg::read::manifests::{self, Kind};
-use crate::lake::iceberg::read::partition;
+use crate::lake::iceberg::read::{name_mapping, partition};
 use crate::lake::iceberg::table::IcebergTable;
 use crate::lake::{Error, Result};
 use crate::model::file::Content;
-use crate::model::location::Location;
 use crate::model::plan::{LiveDelete, Plan};
 
 /// Field ids of a position delete's path and position.
@@ -39,6 +38,8 @@ pub struct Second<'a> {
     keys: BTreeMap<Vec<i32>, HashMap<u128, i64>>,
     /// Partition values, for columns that files leave out.
     constants: HashMap<i32, ArrayRef>,
+    /// Names of the columns of files without ids.
+    mapping: Option<NameMapping>,
 }
 
 impl<'a> Second<'a> {
@@ -50,7 +51,13 @@ impl<'a> Second<'a> {
             return Ok(None);
         }
         let constants = partition::constants(table, &plan.scope, schema)?;
-        let mut second = Self { plan, named: vec![RoaringTreemap::new(); plan.inputs.len()], keys: BTreeMap::new(), constants };
+        let mut second = Self {
+            plan,
+            named: vec![RoaringTreemap::new(); plan.inputs.len()],
+            keys: BTreeMap::new(),
+            constants,
+            mapping: name_mapping(table)?,
+        };
         let by_key: Vec<&LiveDelete> = plan.deletes.iter().filter(|d| d.content == Content::EqualityDeletes).collect();
         let paths = by_key.iter().map(|d| &*d.key.path).collect();
         let entries = manifests::find(table, store, plan.snapshot_id, Kind::Deletes, &paths).await?;
@@ -73,8 +80,6 @@ impl<'a> Second<'a> {
             return Err(Error::damaged(&file.path, "no paths or no positions"));
         };
         let places: HashMap<&str, usize> = self.plan.inputs.iter().enumerate().map(|(place, input)| (&*input.path, place)).collect();
-        let parsed: HashMap<Location, usize> =
-            self.plan.inputs.iter().enumerate().map(|(place, input)| (Location::parse(&input.path), place)).collect();
         for group in 0..file.footer().num_row_groups() {
             let mut columns = Columns::open(&file, group, &[Some(path), Some(position)], &[]).await?;
             while let Some((rows, arrays)) = columns.next().await? {
@@ -83,7 +88,7 @@ impl<'a> Second<'a> {
                     let told = keys::bytes(paths, row).zip(keys::integer(positions, row));
                     let (text, position) = told.ok_or_else(|| Error::damaged(&file.path, "a path or position that is none"))?;
                     let text = std::str::from_utf8(text).map_err(|e| Error::damaged(&file.path, e))?;
-                    let place = places.get(text).or_else(|| parsed.get(&Location::parse(text))).copied();
+                    let place = places.get(text).copied();
                     let Some((place, input)) = place.and_then(|place| Some((place, self.plan.inputs.get(place)?))) else { continue };
                     let reached = input.data_sequence <= delete.data_sequence;
                     if let (true, Some(rows), Ok(position)) = (reached, self.named.get_mut(place), u64::try_from(position))
@@ -130,8 +135,8 @@ impl<'a> Second<'a> {
         }
     }
 
-    /// The deleted rows of a row group; `None` where columns have no ids, so that
-    /// keys cannot be found.
+    /// The deleted rows of a row group; `None` where columns have neither ids nor names
+    /// that are mapped to some, so that keys cannot be found.
     async fn dead(&self, place: usize, file: &ParquetFile, group: usize, first: u64) -> Result<Option<RoaringTreemap>> {
         let Some(input) = self.plan.inputs.get(place) else { return Ok(None) };
         let rows = file.footer().row_groups().get(group).and_then(|meta| u64::try_from(meta.num_rows()).ok()).unwrap_or(0);
@@ -145,10 +150,11 @@ impl<'a> Second<'a> {
             if !held.values().any(|newest| *newest > input.data_sequence) {
                 continue;
             }
-            if !has_ids(file) {
-                return Ok(None);
-            }
-            let leaves: Vec<Option<usize>> = ids.iter().map(|id| leaf(file, *id)).collect();
+            let leaves: Vec<Option<usize>> = match (has_ids(file), &self.mapping) {
+                (Some(true), _) => ids.iter().map(|id| leaf(file, *id)).collect(),
+                (Some(false), Some(mapping)) => ids.iter().map(|id| mapped_leaf(file, mapping, *id)).collect(),
+                _ => return Ok(None),
+            };
             let constants: Vec<Option<&ArrayRef>> = ids.iter().map(|id| self.constants.get(id)).collect();
             let mut columns = Columns::open(file, group, &leaves, &constants).await?;
             let mut row = first;
@@ -197,8 +203,26 @@ fn named_leaf(file: &ParquetFile, name: &str) -> Option<usize> {
     file.footer().file_metadata().schema_descr().columns().iter().position(|column| column.path().string() == name)
 }
 
-fn has_ids(file: &ParquetFile) -> bool {
-    file.footer().file_metadata().schema_descr().columns().iter().all(|column| column.self_type().get_basic_info().has_id())
+/// The leaf column below structs whose names the mapping gives an id.
+fn mapped_leaf(file: &ParquetFile, mapping: &NameMapping, id: i32) -> Option<usize> {
+    fn leads(fields: &[&MappedField], parts: &[String], id: i32) -> bool {
+        let Some((first, rest)) = parts.split_first() else { return false };
+        let found = fields.iter().find(|field| field.names().contains(first));
+        found.is_some_and(|field| match rest.is_empty() {
+            true => field.field_id() == Some(id),
+            false => leads(&field.fields().iter().map(AsRef::as_ref).collect::<Vec<_>>(), rest, id),
+        })
+    }
+    let fields: Vec<&MappedField> = mapping.fields().iter().collect();
+    let columns = file.footer().file_metadata().schema_descr().columns();
+    columns.iter().position(|column| column.max_rep_level() == 0 && leads(&fields, column.path().parts(), id))
+}
+
+/// Whether the columns of a file have ids; `None` where only some of them do.
+fn has_ids(file: &ParquetFile) -> Option<bool> {
+    let columns = file.footer().file_metadata().schema_descr().columns();
+    let having = columns.iter().filter(|column| column.self_type().get_basic_info().has_id()).count();
+    if having == columns.len() { Some(true) } else { (having == 0).then_some(false) }
 }
 
 /// Leaf columns of a row group, each read by itself.

@@ -97,8 +97,9 @@ fn compare(bound: &PrimitiveLiteral, value: &[u8], leaf: &Leaf) -> Option<Orderi
         (PrimitiveLiteral::Boolean(bound), Type::BOOLEAN) => Some(bound.cmp(&(*value.first()? != 0))),
         (PrimitiveLiteral::Int(bound), Type::INT32) => Some(i64::from(*bound).cmp(&signed(value)?)),
         (PrimitiveLiteral::Long(bound), Type::INT32 | Type::INT64) => Some(bound.cmp(&signed(value)?)),
-        (PrimitiveLiteral::Float(bound), Type::FLOAT) => f64::from(bound.0).partial_cmp(&float(value)?),
-        (PrimitiveLiteral::Double(bound), Type::DOUBLE) => bound.0.partial_cmp(&float(value)?),
+        // zeros of both signs are told apart, and NaN bounds nothing
+        (PrimitiveLiteral::Float(bound), Type::FLOAT) => (!bound.is_nan()).then_some(f64::from(bound.0).total_cmp(&float(value)?)),
+        (PrimitiveLiteral::Double(bound), Type::DOUBLE) => (!bound.is_nan()).then_some(bound.0.total_cmp(&float(value)?)),
         (PrimitiveLiteral::String(bound), Type::BYTE_ARRAY) => Some(bound.as_bytes().cmp(value)),
         (PrimitiveLiteral::Binary(bound), Type::BYTE_ARRAY | Type::FIXED_LEN_BYTE_ARRAY) => Some(bound.as_slice().cmp(value)),
         (PrimitiveLiteral::UInt128(bound), Type::FIXED_LEN_BYTE_ARRAY) => Some(bound.to_be_bytes().as_slice().cmp(value)),

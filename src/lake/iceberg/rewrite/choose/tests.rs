@@ -174,7 +174,7 @@ fn row_groups_that_do_not_fit_into_memory_are_encoded_anew() {
 #[test]
 fn what_joining_pages_would_lose_is_encoded_anew() {
     let footer = Footer { rows: 5000, ..Footer::default() }.build();
-    let chosen = |blooms| by_footers(&plan(&[(1, 1)]), &columns(TABLE), &Asked { blooms, codec: None }, &[("f0", &footer)]);
+    let chosen = |blooms| by_footers(&plan(&[(1, 1)]), &columns(TABLE), &Asked { blooms, ..Asked::default() }, &[("f0", &footer)]);
     assert_eq!(chosen(vec![]).path, Path::RePack);
     assert!(chosen(vec![1]).reason.ends_with("; the table wants bloom filters"), "{}", chosen(vec![1]).reason);
 }
@@ -195,15 +195,18 @@ fn deletes_take_pages_that_can_be_cut() {
     assert_eq!(chosen(500_000, |c| c, 1), Choice { path: Path::RePack, reason });
     let delta: fn(ColumnChunkMetaDataBuilder) -> _ = |c| c.set_encodings(vec![Encoding::RLE, Encoding::DELTA_BINARY_PACKED]);
     assert_eq!(chosen(5000, delta, 0).path, Path::RePack);
+    assert_eq!(chosen(5000, delta, 1).path, Path::RePack, "they are decoded to be cut");
+    let strange: fn(ColumnChunkMetaDataBuilder) -> _ = |c| c.set_encodings(vec![Encoding::RLE, Encoding::DELTA_LENGTH_BYTE_ARRAY]);
+    assert_eq!(chosen(5000, strange, 0).path, Path::RePack);
     let reason =
-        "deletes apply to 1 of 2 files; f0: column \"n\": rows are deleted from it, and its pages are encoded as DELTA_BINARY_PACKED";
-    assert_eq!(chosen(5000, delta, 1), Choice { path: Path::ReEncode, reason: reason.into() });
+        "deletes apply to 1 of 2 files; f0: column \"n\": rows are deleted from it, and its pages are encoded as DELTA_LENGTH_BYTE_ARRAY";
+    assert_eq!(chosen(5000, strange, 1), Choice { path: Path::ReEncode, reason: reason.into() });
 }
 
 #[test]
 fn healthy_row_groups_stay_only_where_they_are_as_the_table_asks() {
     let chosen = |footer: Footer, codec, blooms: &[i32]| {
-        let (asked, footer) = (Asked { codec, blooms: blooms.to_vec() }, footer.build());
+        let (asked, footer) = (Asked { codec, blooms: blooms.to_vec(), ..Asked::default() }, footer.build());
         by_footers(&plan(&[(1, 1)]), &columns(TABLE), &asked, &[("f0", &footer)])
     };
     let zstd = Compression::ZSTD(Default::default());
@@ -217,6 +220,27 @@ fn healthy_row_groups_stay_only_where_they_are_as_the_table_asks() {
     assert_eq!(chosen(filtered, None, &[1]).path, Path::Splice);
     let reason = "f0: it does not define the order of its columns; one schema, no deletes".to_owned();
     assert_eq!(chosen(Footer { ordered: false, ..Footer::default() }, None, &[]), Choice { path: Path::RePack, reason });
+}
+
+#[test]
+fn what_the_table_does_not_want_is_encoded_anew() {
+    use parquet::file::statistics::Statistics;
+    let chosen = |rows, asked: Asked| {
+        let chunk: fn(ColumnChunkMetaDataBuilder) -> _ = |c| c.set_statistics(Statistics::int64(Some(1), Some(2), None, Some(0), false));
+        let footer = Footer { rows, chunk, ..Footer::default() }.build();
+        by_footers(&plan(&[(1, 1)]), &columns(TABLE), &asked, &[("f0", &footer)])
+    };
+    let end_at = |bytes| Asked { row_group: Some(bytes), ..Asked::default() };
+    let without = |id| Asked { no_statistics: vec![id], ..Asked::default() };
+    assert_eq!((chosen(120_000, end_at(667)).path, chosen(5000, end_at(667)).path), (Path::Splice, Path::RePack));
+    assert_eq!((chosen(120_000, without(2)).path, chosen(5000, without(2)).path), (Path::Splice, Path::RePack));
+    for rows in [120_000, 5000] {
+        let (size, statistics) = (chosen(rows, end_at(666)), chosen(rows, without(1)));
+        assert_eq!((size.path, statistics.path), (Path::ReEncode, Path::ReEncode));
+        assert!(size.reason.ends_with("f0: a row group has 1000 bytes, the table's end at 666"), "{}", size.reason);
+        let why = "f0: column \"n\": it has statistics, which the table does not want";
+        assert!(statistics.reason.ends_with(why), "{}", statistics.reason);
+    }
 }
 
 #[test]

@@ -6,8 +6,9 @@ use super::super::cut;
 use super::super::job::Job;
 use super::super::parts::{Group, MOST_GROUPS};
 
-/// Row groups of about this many rows scan best and still prune.
-const MOST_ROWS: u64 = 1 << 19;
+/// Row groups of about this many rows scan best and still prune. Half as many again
+/// are better in one than in two: each costs a scan its dictionaries.
+const GROUP_ROWS: u64 = 1 << 19;
 
 /// The share of a job's memory that the pages of one row group in the making
 /// may take as they are read: they are held five times, as one row group is read,
@@ -80,11 +81,11 @@ fn live_bytes(group: &Group<'_>) -> u64 {
     u64::try_from(share).unwrap_or(u64::MAX).max(1)
 }
 
-/// Runs of row groups to be joined: of about equal rows, none above the limits
-/// by more than a row group.
+/// Runs of row groups to be joined: of about equal rows, none above the limit in
+/// bytes by more than a row group.
 fn joints(groups: &[Group<'_>], most_bytes: u64) -> Vec<Range<usize>> {
     let (rows, bytes) = groups.iter().fold((0u64, 0u64), |(rows, bytes), group| (rows + group.live(), bytes + group.bytes()));
-    let by_rows = rows.div_ceil(MOST_ROWS);
+    let by_rows = (rows.saturating_add(GROUP_ROWS / 2) / GROUP_ROWS).max(1);
     let wanted = by_rows.max(bytes.div_ceil(most_bytes.max(1)));
     let size = |group: &Group<'_>| if by_rows == wanted { group.live() } else { group.bytes() };
     cut::even(&groups.iter().map(size).collect::<Vec<_>>(), wanted, usize::MAX)
