@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use afterwrite::act::journal::{Blob, Error, Kept, Result, Step};
+use afterwrite::act::journal::{Blob, Change, Error, Kept, Result, Step};
 use afterwrite::act::{Attempt, AttemptState, Holder, Job, JobState, Journal, MemoryJournal, Pause, Pauses, Query};
 use afterwrite::model::ident::TableIdent;
 use afterwrite::model::plan::{AttemptId, JobId};
@@ -70,12 +70,19 @@ macro_rules! behind_the_gate {
     ($($name:ident($($arg:ident: $type:ty),*) -> $result:ty;)*) => {
         #[async_trait]
         impl Journal for SimJournal {
-            async fn request(&self, job: &Job) -> Result<()> {
+            async fn request(&self, job: &Job, dead: &[String]) -> Result<bool> {
                 self.pass("request").await?;
-                self.inner.request(job).await?;
+                if !self.inner.request(job, dead).await? {
+                    return Ok(false);
+                }
                 self.gate.note(|| format!("  job {} of {} files: {}", job.id.0, job.plan.inputs.len(), job.plan.reason));
                 self.book(Booked::Begun(job));
-                Ok(())
+                Ok(true)
+            }
+
+            async fn change_blob(&self, kind: &str, key: &str, change: &Change<'_>) -> Result<Option<Blob>> {
+                self.pass("change_blob").await?;
+                self.inner.change_blob(kind, key, change).await
             }
 
             async fn advance(&self, step: Step<'_>) -> Result<()> {
@@ -100,7 +107,9 @@ macro_rules! behind_the_gate {
 behind_the_gate! {
     instance(fresh: &str) -> String;
     claim(holder: &Holder, dead: &[String]) -> ();
-    beat(holder: &str, now_ms: i64) -> ();
+    beat(holder: &str, now_ms: i64) -> bool;
+    take_place(holder: &str, job: &JobId, dead: &[String]) -> bool;
+    leave_place(holder: &str, job: &JobId) -> ();
     release(holder: &str) -> ();
     holders() -> Vec<Holder>;
     adopt(job: &JobId, from: &str, to: &str) -> ();
