@@ -189,7 +189,12 @@ impl Gate {
             let yields = if call == Call::Read { 0 } else { dice.below(3) };
             (yields, dice.one_in(seldom), dice.one_in(trouble.death), dice.one_in(fails))
         };
-        if call != Call::Read && call != Call::Journal {
+        if call == Call::Read || call == Call::Journal {
+            // of one file several parts may be read in any order
+            if self.loud {
+                eprintln!("    {call:?} {what}");
+            }
+        } else {
             self.note(|| format!("  {call:?} {what}{}", if fails { " fails" } else { "" }));
         }
         for _ in 0..yields {

@@ -315,7 +315,11 @@ impl Run<'_> {
             .sum();
         let mut last = before;
         let mut still = 0;
-        for hours in [0, 0, 0, 1, 1, 2, 6, 12, 24, 24, 48, 48, 96, 96, 96] {
+        // a small budget lets some backlog wait
+        for hours in [0, 0, 1, 6, 24].into_iter().cycle().take(60) {
+            if still == 5 {
+                break;
+            }
             self.world.clock.pass(hours * 3_600_000 + 120_000);
             self.pump(25_000);
             self.check()?;
@@ -326,7 +330,7 @@ impl Run<'_> {
                 return Err(format!("{} rewrites of {files} files after the last writer: no end", ours - before));
             }
         }
-        if still < 3 {
+        if still < 5 {
             return Err(format!("the layout is still being changed days after the last writer: {} rewrites", last - before));
         }
         Ok(())
