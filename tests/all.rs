@@ -35,4 +35,5 @@ mod rewrite {
     pub mod walker;
 }
 mod serve;
+mod sim;
 mod whole;

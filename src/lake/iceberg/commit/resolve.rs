@@ -97,10 +97,11 @@ fn snapshot_of<'a>(metadata: &'a TableMetadata, attempt: &AttemptId) -> Option<&
     metadata.snapshots().map(|s| s.as_ref()).find(|s| s.summary().additional_properties.get(ATTEMPT_KEY) == Some(&attempt.0))
 }
 
-/// A snapshot, not known to be older than a commit, whose parent is not listed.
+/// The oldest snapshot, not known to be older than a commit, whose parent is not listed.
 pub fn parentless(metadata: &TableMetadata, older: impl Fn(&Snapshot) -> bool) -> Option<i64> {
     let lost = |s: &Snapshot| s.parent_snapshot_id().is_some_and(|parent| metadata.snapshot_by_id(parent).is_none());
-    metadata.snapshots().map(|s| s.as_ref()).find(|s| lost(s) && !older(s)).map(Snapshot::snapshot_id)
+    let cut = metadata.snapshots().map(|s| s.as_ref()).filter(|s| lost(s) && !older(s));
+    cut.min_by_key(|s| (s.sequence_number(), s.snapshot_id())).map(Snapshot::snapshot_id)
 }
 
 /// An answer made an outcome. A refusal counts only after a fresh look: a

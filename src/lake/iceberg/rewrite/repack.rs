@@ -21,7 +21,7 @@ use super::job::{Job, Made};
 use super::parts::{Group, nans_of, span};
 use super::sink::Sink;
 use crate::lake::iceberg::properties::{CREATED_BY, schema_note};
-use crate::lake::iceberg::spread::{core, cores};
+use crate::lake::iceberg::spread::{aside, core, cores};
 use crate::lake::iceberg::store::local;
 use crate::lake::{Error, Result};
 use crate::parquet::chunk::Part;
@@ -342,7 +342,7 @@ fn parts(groups: &[Group<'_>], chunks: impl Iterator<Item = Option<Bytes>>, dead
 /// Joins a column where it does not hold up other tasks.
 async fn joined(column: usize, parts: Vec<Part>, wish: Wish, look: bool) -> Result<(usize, std::result::Result<Joined, Failure>)> {
     let _core = core().await;
-    let done = tokio::task::spawn_blocking(move || join_looking(&parts, &wish, look)).await;
+    let done = aside(move || join_looking(&parts, &wish, look)).await;
     done.map(|joined| (column, joined)).map_err(|stopped| Error::Stopped(format!("joining pages did not end: {stopped}")))
 }
 
