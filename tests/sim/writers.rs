@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use afterwrite::lake::clock::Clock;
 use afterwrite::model::partition::PartitionKey;
 use iceberg::spec::{FormatVersion, NestedField, Operation, PrimitiveType, Schema, TableMetadata, Type};
 
@@ -191,7 +192,7 @@ impl World {
 
     /// Commits, and books what it did to the rows: `rows` those without the new ones.
     fn land(&self, state: &mut State, scene: &Scene<'_>, what: &str, change: Change<'_>, rows: Model, new: Vec<Vec<Row>>) {
-        let made = now(change.commit());
+        let made = now(change.at(self.clock.now_ms()).commit());
         let placed = new.into_iter().zip(&made.data).flat_map(|(rows, file)| {
             let scope = &file.partition;
             rows.into_iter().map(|row| Row { scope: scope.clone(), ..row }).collect::<Vec<_>>()
