@@ -1,8 +1,7 @@
 //! A catalog with the semantics of the SQL ones or of a REST one, which loses
-//! answers, applies late, and answers what is not so; and the same catalog as
-//! foreign writers reach it, where nothing goes wrong.
+//! answers, applies late, shows what was so before, and answers what is not so.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -35,6 +34,9 @@ pub enum Compares {
     Heads,
 }
 
+/// So many commits may an answer lag behind.
+const FORMER: usize = 3;
+
 /// Is told what the product landed.
 pub trait Landed: Send + Sync {
     fn landed(&self, name: &TableName, before: &TableMetadata, after: &TableMetadata);
@@ -45,7 +47,7 @@ pub struct Backend {
     pub objects: Arc<Objects>,
     pub compares: Compares,
     pub fences: bool,
-    clock: Arc<SimClock>,
+    pub clock: Arc<SimClock>,
     state: Mutex<State>,
     listener: Mutex<Option<Weak<dyn Landed>>>,
     pub unreachable: AtomicBool,
@@ -57,6 +59,8 @@ struct State {
     dice: Dice,
     /// Every metadata file that was current once.
     history: BTreeSet<String>,
+    /// What each table's pointer was before, the last one last.
+    former: BTreeMap<TableName, VecDeque<String>>,
     /// Those read or written lately: they never change.
     read: BTreeMap<String, Arc<TableMetadata>>,
 }
@@ -72,8 +76,14 @@ struct Request {
 
 impl Backend {
     pub fn new(objects: Arc<Objects>, clock: Arc<SimClock>, compares: Compares, fences: bool, seed: u64) -> Arc<Self> {
-        let state =
-            State { pointers: BTreeMap::new(), late: vec![], dice: Dice::new(seed), history: BTreeSet::new(), read: BTreeMap::new() };
+        let state = State {
+            pointers: BTreeMap::new(),
+            late: vec![],
+            dice: Dice::new(seed),
+            history: BTreeSet::new(),
+            former: BTreeMap::new(),
+            read: BTreeMap::new(),
+        };
         let state = Mutex::new(state);
         Arc::new(Self { objects, compares, fences, clock, state, listener: Mutex::new(None), unreachable: AtomicBool::new(false) })
     }
@@ -86,10 +96,23 @@ impl Backend {
         self.state.lock().unwrap().pointers.get(name).cloned()
     }
 
-    fn point(&self, name: &TableName, location: &str) {
+    pub fn point(&self, name: &TableName, location: &str) {
         let mut state = self.state.lock().unwrap();
-        state.pointers.insert(name.clone(), location.into());
         state.history.insert(location.into());
+        let Some(before) = state.pointers.insert(name.clone(), location.into()) else { return };
+        let former = state.former.entry(name.clone()).or_default();
+        former.push_back(before);
+        if former.len() > FORMER {
+            former.pop_front();
+        }
+    }
+
+    /// A pointer as it was some commits ago, as far as it is remembered.
+    fn former(&self, name: &TableName) -> Option<String> {
+        let mut state = self.state.lock().unwrap();
+        let back = state.dice.below(FORMER);
+        let former = state.former.get(name)?;
+        former.iter().rev().take(back + 1).next_back().cloned()
     }
 
     /// Every metadata file that was current once.
@@ -126,11 +149,11 @@ impl Backend {
         self.state.lock().unwrap().late.clear();
     }
 
-    fn random(&self) -> u64 {
+    pub fn random(&self) -> u64 {
         self.state.lock().unwrap().dice.next()
     }
 
-    fn next_location(&self, metadata: &TableMetadata, base: Option<&str>) -> String {
+    pub fn next_location(&self, metadata: &TableMetadata, base: Option<&str>) -> String {
         let version = base.and_then(|b| b.rsplit('/').next()?.split_once('-')?.0.parse::<u64>().ok()).map_or(0, |v| v + 1);
         let (a, b) = (self.random(), self.random());
         let id = uuid::Builder::from_random_bytes((u128::from(a) << 64 | u128::from(b)).to_be_bytes()).into_uuid();
@@ -138,7 +161,7 @@ impl Backend {
     }
 
     /// The metadata after the updates; `Err` is why not.
-    fn built(&self, base: &TableMetadata, location: &str, updates: Vec<TableUpdate>) -> std::result::Result<TableMetadata, String> {
+    pub fn built(&self, base: &TableMetadata, location: &str, updates: Vec<TableUpdate>) -> std::result::Result<TableMetadata, String> {
         let mut builder = base.clone().into_builder(Some(location.to_owned()));
         for update in updates {
             builder = update.apply(builder).map_err(|e| e.to_string())?;
@@ -175,13 +198,16 @@ impl Backend {
         Answer::Landed(location)
     }
 
-    fn loaded(&self, name: &TableName, io: &FileIO) -> Option<Loaded> {
-        let metadata_location = self.pointer(name)?;
-        let metadata = self.metadata_at(&metadata_location);
-        Some(Loaded { name: name.clone(), metadata_location, metadata, io: io.clone(), fence: None })
+    pub fn loaded(&self, name: &TableName, io: &FileIO) -> Option<Loaded> {
+        Some(self.loaded_at(name, self.pointer(name)?, io))
     }
 
-    fn list(&self) -> Vec<Pointer> {
+    fn loaded_at(&self, name: &TableName, metadata_location: String, io: &FileIO) -> Loaded {
+        let metadata = self.metadata_at(&metadata_location);
+        Loaded { name: name.clone(), metadata_location, metadata, io: io.clone(), fence: None }
+    }
+
+    pub fn list(&self) -> Vec<Pointer> {
         let state = self.state.lock().unwrap();
         let pointer = |(name, location): (&TableName, &String)| Pointer { name: name.clone(), metadata_location: location.clone() };
         state.pointers.iter().map(pointer).collect()
@@ -247,6 +273,17 @@ impl SimCatalog {
         if fails || self.backend.unreachable.load(Ordering::SeqCst) { Err(self.gone(what)) } else { Ok(()) }
     }
 
+    /// What the pointer was before, now and then: a cache answers, or a server that
+    /// lags. A database is read at the pointer itself.
+    fn stale(&self, name: &TableName) -> Option<String> {
+        let may_lag = self.backend.compares == Compares::Heads;
+        let former = if may_lag && self.gate.is_stale() { self.backend.former(name) } else { None };
+        if former.is_some() {
+            self.gate.note(|| format!("  {} is shown as it was", name.table));
+        }
+        former
+    }
+
     /// In a catalog of pointers the metadata file is the client's to write.
     async fn stage(
         &self,
@@ -264,6 +301,15 @@ impl SimCatalog {
         let write = async { self.io.new_output(&location)?.write(bytes.into()).await };
         write.await.map_err(|e| Error::unreachable(format!("write {location}"), e))?;
         Ok(Ok((location, metadata)))
+    }
+
+    /// As the REST client does: a conflict while the table is seen to stand still may be
+    /// that of another copy of the request.
+    fn believed(&self, base: &Loaded, answer: Answer) -> Answer {
+        let seen = || self.stale(&base.name).or_else(|| self.backend.pointer(&base.name));
+        let stands =
+            self.backend.compares == Compares::Heads && answer == Answer::Moved && seen().as_ref() == Some(&base.metadata_location);
+        if stands { Answer::Unknown("409, yet nothing has moved".into()) } else { answer }
     }
 
     fn ask(&self, request: Request, fault: usize) -> Result<Answer> {
@@ -337,12 +383,21 @@ impl Catalog for SimCatalog {
 
     async fn list(&self) -> Result<Vec<Pointer>> {
         self.reach(Call::Look, "list").await?;
-        Ok(self.backend.list())
+        let mut all = self.backend.list();
+        for pointer in &mut all {
+            if let Some(former) = self.stale(&pointer.name) {
+                pointer.metadata_location = former;
+            }
+        }
+        Ok(all)
     }
 
     async fn load(&self, name: &TableName) -> Result<Option<Loaded>> {
         self.reach(Call::Look, &name.table).await?;
-        let loaded = self.backend.loaded(name, &self.io);
+        let loaded = match self.stale(name) {
+            Some(former) => Some(self.backend.loaded_at(name, former, &self.io)),
+            None => self.backend.loaded(name, &self.io),
+        };
         // what was loaded is old by the time it arrives
         self.reach(Call::Look, &name.table).await?;
         Ok(loaded)
@@ -377,7 +432,7 @@ impl Catalog for SimCatalog {
         }
         let fault = if fails { self.gate.dice().below(5) } else { usize::MAX };
         let request = Request { name: base.name.clone(), base: base.metadata_location.clone(), to, requirements, updates };
-        let answer = self.ask(request, fault);
+        let answer = self.ask(request, fault).map(|answer| self.believed(base, answer));
         self.gate.note(|| format!("  answer {answer:?}"));
         // a process may die before it hears the answer, and others may act
         let _ = self.gate.pass(Call::Look, "answer").await;
@@ -403,46 +458,5 @@ impl Catalog for SimCatalog {
 
     async fn create(&self, name: &TableName, _metadata: TableMetadata) -> Result<Loaded> {
         Err(Error::Setup(format!("the product creates {name}")))
-    }
-}
-
-/// The catalog as foreign writers reach it.
-pub struct Foreign {
-    pub backend: Arc<Backend>,
-    pub io: FileIO,
-}
-
-#[async_trait]
-impl Catalog for Foreign {
-    fn name(&self) -> &str {
-        "lake"
-    }
-
-    async fn list(&self) -> Result<Vec<Pointer>> {
-        Ok(self.backend.list())
-    }
-
-    async fn load(&self, name: &TableName) -> Result<Option<Loaded>> {
-        Ok(self.backend.loaded(name, &self.io))
-    }
-
-    async fn commit(&self, base: &Loaded, _: Vec<TableRequirement>, updates: Vec<TableUpdate>, _: &dyn Control) -> Result<Answer> {
-        let metadata = self.backend.built(&base.metadata, &base.metadata_location, updates).map_err(Error::Setup)?;
-        let location = self.backend.next_location(&metadata, Some(&base.metadata_location));
-        self.backend.objects.put(&location, serde_json::to_vec(&metadata).unwrap().into());
-        self.backend.point(&base.name, &location);
-        Ok(Answer::Landed(location))
-    }
-
-    async fn create(&self, name: &TableName, metadata: TableMetadata) -> Result<Loaded> {
-        let mut value = serde_json::to_value(&metadata).unwrap();
-        let id = u128::from(self.backend.random()) << 64 | u128::from(self.backend.random());
-        value["table-uuid"] = uuid::Builder::from_random_bytes(id.to_be_bytes()).into_uuid().to_string().into();
-        value["last-updated-ms"] = self.backend.clock.now_ms().into();
-        let metadata: TableMetadata = serde_json::from_value(value).unwrap();
-        let location = self.backend.next_location(&metadata, None);
-        self.backend.objects.put(&location, serde_json::to_vec(&metadata).unwrap().into());
-        self.backend.point(name, &location);
-        Ok(self.backend.loaded(name, &self.io).unwrap())
     }
 }

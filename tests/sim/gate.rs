@@ -28,6 +28,8 @@ pub enum Call {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trouble {
     pub look: u64,
+    /// A list or a load shows what was so before.
+    pub stale: u64,
     pub commit: u64,
     pub read: u64,
     pub write: u64,
@@ -162,6 +164,12 @@ impl Gate {
 
     pub fn tail(&self) -> Vec<String> {
         self.trace.lock().unwrap().tail.iter().cloned().collect()
+    }
+
+    /// Whether a look that comes to its end shows what was so before.
+    pub fn is_stale(&self) -> bool {
+        let stale = self.trouble.lock().unwrap().stale;
+        self.dice().one_in(stale)
     }
 
     /// Lets others come in between; a dead process gets no further. Whether the call

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use afterwrite::act::journal::{Blob, Change, Error, Kept, Result, Step};
-use afterwrite::act::{Attempt, AttemptState, Holder, Job, JobState, Journal, MemoryJournal, Pause, Pauses, Query};
+use afterwrite::act::{Attempt, AttemptState, Holder, Job, JobState, Journal, Kind, MemoryJournal, Pause, Pauses, Query};
 use afterwrite::model::ident::TableIdent;
 use afterwrite::model::plan::{AttemptId, JobId};
 use async_trait::async_trait;
 
 use super::gate::{Call, Gate};
 
-/// What a process spent and holds, in GB-hours.
+/// What was spent, and what the process holds, in GB-hours.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
     pub running: BTreeMap<JobId, f64>,
@@ -20,6 +20,14 @@ pub struct Account {
     pub starts: Vec<(i64, f64, usize)>,
     /// A job may have ended without a word in the journal.
     pub blind: bool,
+}
+
+impl Account {
+    /// Another process: what the one before held is gone, whatever it came to.
+    pub fn begin_anew(&mut self) {
+        self.running.clear();
+        self.blind = false;
+    }
 }
 
 pub struct SimJournal {
@@ -76,7 +84,9 @@ macro_rules! behind_the_gate {
                     return Ok(false);
                 }
                 self.gate.note(|| format!("  job {} of {} files: {}", job.id.0, job.plan.inputs.len(), job.plan.reason));
-                self.book(Booked::Begun(job));
+                if job.kind == Kind::Rewrite {
+                    self.book(Booked::Begun(job));
+                }
                 Ok(true)
             }
 

@@ -1,7 +1,7 @@
 //! What the rows of a table must be: plain rows, changed by what writers do to them,
 //! without files. A rewrite changes none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use afterwrite::model::partition::PartitionKey;
@@ -48,6 +48,12 @@ impl Model {
         let mut all: Vec<String> = self.0.iter().map(|row| row.text(schema)).collect();
         all.sort();
         all
+    }
+
+    /// Whether both have the same rows.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let own = |rows: &Self| rows.0.iter().map(|row| row.u).collect::<BTreeSet<_>>();
+        Arc::ptr_eq(&self.0, &other.0) || (self.0.len() == other.0.len() && own(self) == own(other))
     }
 
     #[must_use]

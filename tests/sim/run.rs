@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::Once;
 use std::sync::atomic::Ordering;
 
-use afterwrite::act::{Journal, Pause, Query};
+use afterwrite::act::{JobState, Journal, Kind, Pause, Query};
 use afterwrite::lake::clock::Clock;
 use afterwrite::model::decision::{Reason, Verdict};
 use afterwrite::model::event::{Certainty, Door, Event};
@@ -201,6 +201,7 @@ impl Run<'_> {
             let mut often = |rates: &[u64]| rates[dice.below(rates.len())];
             Trouble {
                 look: often(&[0, 0, 20, 4]),
+                stale: often(&[0, 0, 20, 4]),
                 commit: often(&[0, 3, 1, 2]),
                 read: often(&[0, 0, 200, 30]),
                 write: often(&[0, 0, 60, 12]),
@@ -239,7 +240,7 @@ impl Run<'_> {
         let journal = &self.world.journal;
         let (what, which) = {
             let dice = &mut self.world.state().dice;
-            (dice.below(4), dice.below(100))
+            (dice.below(6), dice.below(100))
         };
         match what {
             0 => {
@@ -249,14 +250,29 @@ impl Run<'_> {
             1 | 2 => {
                 let _ = now(journal.resume(None));
             }
-            _ => {
+            3 => {
                 let jobs = now(journal.jobs(Query::Unfinished)).unwrap();
                 if let Some(job) = jobs.get(which % jobs.len().max(1)) {
                     self.world.gate.note(|| format!("job {} is to be stopped", job.id.0));
                     let _ = now(journal.ask_cancel(&job.id));
                 }
             }
+            _ => self.undo(which),
         }
+    }
+
+    /// Takes one of the last rewrites back, mostly the last.
+    fn undo(&self, which: usize) {
+        let Some(process) = &self.process else { return };
+        let jobs = now(self.world.journal.jobs(Query::Latest(20))).unwrap();
+        let landed: Vec<_> = jobs.iter().filter(|job| job.state == JobState::Committed && job.kind == Kind::Rewrite).collect();
+        let Some(job) = landed.get(if which < 60 { 0 } else { which % landed.len().max(1) }) else { return };
+        self.world.gate.note(|| format!("job {} is to be undone", job.id.0));
+        let (act, id, gate) = (Arc::clone(&process.act), job.id.clone(), Arc::clone(&self.world.gate));
+        process.runtime.spawn(async move {
+            let undone = act.undo(&id).await;
+            gate.note(|| format!("undo of {}: {:?}", id.0, undone.map(|result| result.verdict)));
+        });
     }
 
     /// Peace: nothing fails, nobody writes. Then everything must come to rest.

@@ -10,9 +10,10 @@ use afterwrite::model::ident::TableName;
 use afterwrite::settings::Settings;
 use iceberg::spec::{PrimitiveType, TableMetadata, Transform};
 
-use super::catalog::{Backend, Compares, Foreign, Landed, SimCatalog};
+use super::catalog::{Backend, Compares, Landed, SimCatalog};
 use super::chance::Dice;
 use super::clock::SimClock;
+use super::foreign::Foreign;
 use super::gate::{Gate, Meanwhile};
 use super::journal::{Account, SimJournal};
 use super::model::Model;
@@ -164,11 +165,9 @@ impl World {
         let seed = {
             let mut state = self.state();
             state.starts += 1;
-            state.began_ms = self.clock.now_ms();
-            state.high_ms = self.clock.now_ms();
             state.dice.next()
         };
-        *self.account.lock().unwrap() = Account::default();
+        self.account.lock().unwrap().begin_anew();
         let (gate, clock) = (Arc::clone(&self.gate), Arc::clone(&self.clock));
         let catalog = Arc::new(SimCatalog::new(Arc::clone(&self.backend), Arc::clone(&gate), Arc::clone(&self.journal)));
         let journal = Arc::new(SimJournal::new(Arc::clone(&self.journal), Arc::clone(&gate), Arc::clone(&self.account)));
@@ -245,7 +244,8 @@ impl World {
         Ok(())
     }
 
-    /// What is held and spent is never more than the budget gave until then.
+    /// What is held and was ever spent, over all restarts, is never more than the
+    /// budget gave until then.
     fn check_budget(&self, state: &mut State) -> Result<(), String> {
         state.high_ms = state.high_ms.max(self.clock.now_ms());
         let limits = &self.settings.budget;
@@ -282,11 +282,16 @@ impl World {
 }
 
 impl Landed for World {
-    /// A commit of the product: every snapshot that it adds has its parent's rows.
+    /// A commit of the product: every snapshot that it adds has its parent's rows, and
+    /// where it only moves the branch, as an undo does, both heads have the same.
     fn landed(&self, name: &TableName, before: &TableMetadata, after: &TableMetadata) {
         let table = self.index(name);
         self.ours.fetch_add(1, Ordering::SeqCst);
         let head = before.current_snapshot_id();
+        let moved = after.current_snapshot_id().filter(|id| before.snapshot_by_id(*id).is_some());
+        if let Some(id) = moved.filter(|id| !self.model(table, Some(*id)).is_same(&self.model(table, head))) {
+            self.gate.wrong(format!("the product set {name} from {head:?} to {id}, which has other rows"));
+        }
         for snapshot in after.snapshots().filter(|s| before.snapshot_by_id(s.snapshot_id()).is_none()) {
             let id = snapshot.snapshot_id();
             let rows = self.model(table, head);
