@@ -92,16 +92,26 @@ fn size(rest: &mut &[u8]) -> Result<usize, Fault> {
     usize::try_from(varint(rest)?).map_err(|_| odd())
 }
 
-/// Whether the lengths and differences of a page state as many values as are
+/// Whether the lengths and differences of a page are well-formed, of as many values as are
 /// `present`: some readers take no notice, others refuse the page.
 pub fn states(encoding: Encoding, bytes: &[u8], present: u32) -> bool {
     let count = present as usize;
+    if count == 0 && bytes.is_empty() {
+        return true;
+    }
     let streams = match encoding {
         Encoding::DELTA_BINARY_PACKED | Encoding::DELTA_LENGTH_BYTE_ARRAY => 1,
         Encoding::DELTA_BYTE_ARRAY => 2,
         _ => 0,
     };
-    (0..streams).try_fold(bytes, |rest, _| numbers(rest, count).map(|(_, rest)| rest)).is_ok()
+    let stream = |rest, _| if blocks_fit(rest)? { Ok(numbers(rest, count)?.1) } else { Err(odd()) };
+    (0..streams).try_fold(bytes, stream).is_ok()
+}
+
+/// Whether blocks and their parts are as long as the format demands.
+fn blocks_fit(mut stream: &[u8]) -> Result<bool, Fault> {
+    let (block, parts) = (size(&mut stream)?, size(&mut stream)?);
+    Ok(block % 128 == 0 && block.checked_div(parts).is_some_and(|part| part > 0 && part % 32 == 0))
 }
 
 /// Takes `count` numbers packed by their differences; and what follows them. They
@@ -115,7 +125,9 @@ fn numbers(bytes: &[u8], count: usize) -> Result<(Vec<i64>, &[u8]), Fault> {
         return Err(odd());
     }
     let mut all = Vec::with_capacity(count);
-    all.push(last);
+    if count > 0 {
+        all.push(last);
+    }
     while all.len() < count {
         let least = signed(&mut rest)?;
         let (widths, after) = rest.split_at_checked(parts).ok_or_else(odd)?;

@@ -24,14 +24,14 @@ const BATCH: usize = 1024;
 /// Errs when there are fewer, or they take more; `Unfit` in an encoding that the
 /// column cannot have.
 pub fn plain(encoding: Encoding, bytes: &[u8], present: u32, column: &Column, most: usize) -> Result<Vec<u8>, Trouble> {
-    if present == 0 {
-        return Ok(Vec::new());
-    }
     if present as usize > most / column.width.unwrap_or(4) {
         return Err(too_large(most));
     }
     if !delta::states(encoding, bytes, present) {
-        return Err(Trouble::wrong("a page states another count of values than its levels"));
+        return Err(Trouble::wrong("the values of a page do not begin as its encoding and levels state"));
+    }
+    if present == 0 {
+        return Ok(Vec::new());
     }
     let values = Values { encoding, bytes, present, column, most };
     // the crate's decoders panic on some damaged pages

@@ -32,7 +32,8 @@ impl Stream {
         if width > 32 {
             return Err(Trouble::wrong(format_args!("numbers of {width} bits")));
         }
-        let state = if width == 0 { State::Run { number: 0, left: u64::MAX } } else { State::Head };
+        // some writers leave out a stream of which every number is 0
+        let state = if width == 0 && bytes.is_empty() { State::Run { number: 0, left: u64::MAX } } else { State::Head };
         Ok(Self { bytes, width, state })
     }
 
@@ -132,7 +133,7 @@ impl Stream {
             // A last group may be cut short: what is not there cannot be read.
             let length = usize::try_from(bytes).unwrap_or(usize::MAX).min(self.bytes.len());
             self.take(page, length)?;
-            let whole = length as u64 * 8 / u64::from(self.width.max(1));
+            let whole = (length as u64 * 8).checked_div(u64::from(self.width)).unwrap_or(u64::MAX);
             State::Packed { start, bit: 0, left: whole.min(groups.saturating_mul(8)) }
         } else {
             let mut number = 0u32;
@@ -247,6 +248,10 @@ mod tests {
     #[test]
     fn numbers_of_no_bits_are_zeros_and_an_end_is_an_error() {
         assert_eq!(all(&mut Stream::new(0..0, 0).unwrap(), &[], 3).unwrap(), [0, 0, 0]);
+        assert_eq!(all(&mut Stream::new(0..1, 0).unwrap(), &[6], 3).unwrap(), [0, 0, 0]);
+        assert_eq!(all(&mut Stream::new(0..1, 0).unwrap(), &[3], 8).unwrap(), [0; 8]);
+        assert!(all(&mut Stream::new(0..1, 0).unwrap(), &[4], 3).is_err());
+        assert!(all(&mut Stream::new(0..1, 0).unwrap(), &[0x84], 2).is_err());
         assert!(all(&mut Stream::new(0..0, 3).unwrap(), &[], 1).is_err());
         assert!(Stream::new(0..0, 33).is_err());
     }
