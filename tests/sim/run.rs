@@ -114,7 +114,7 @@ impl Run<'_> {
         }
         let (act, ms) = {
             let dice = &mut self.world.state().dice;
-            (dice.weighted(&[36, 14, 36, 3, 4, 3, 1, 2, 1]), [0, 50, 400, 1_500, 4_000, 12_000][dice.below(6)])
+            (dice.weighted(&[36, 14, 36, 3, 4, 3, 1, 4, 1]), [0, 50, 400, 1_500, 4_000, 12_000][dice.below(6)])
         };
         match act {
             0 => self.world.write(),
@@ -201,7 +201,7 @@ impl Run<'_> {
             let mut often = |rates: &[u64]| rates[dice.below(rates.len())];
             Trouble {
                 look: often(&[0, 0, 20, 4]),
-                stale: often(&[0, 0, 20, 4]),
+                stale: often(&[0, 0, 8, 2]),
                 commit: often(&[0, 3, 1, 2]),
                 read: often(&[0, 0, 200, 30]),
                 write: often(&[0, 0, 60, 12]),
