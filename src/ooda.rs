@@ -77,6 +77,8 @@ pub struct Looked {
     pub how: telemetry::Looked,
     /// Snapshots that were heard of and that the table does not have.
     pub unseen: Vec<i64>,
+    /// The load was older than what is known: it shows nothing of what is heard since.
+    older: bool,
     /// The table's state now; `None` when it is gone.
     state: Option<Arc<TableState>>,
 }
@@ -149,6 +151,11 @@ impl Loop {
             let looked = AssertUnwindSafe(self.look(&look.name, &look.reference, &look.hints)).catch_unwind().await;
             let seconds = (self.now() - began_ms).max(0) as f64 / 1000.0;
             match looked {
+                // made again until a load comes that is no older, or the older one is believed
+                Ok(Ok(Looked { how, older: true, .. })) => {
+                    telemetry::looked(how, seconds);
+                    self.parts.inbox.failed(look);
+                }
                 Ok(Ok(Looked { how, unseen, .. })) => {
                     telemetry::looked(how, seconds);
                     let passed_on = self.look_elsewhere(&look);
@@ -220,7 +227,7 @@ impl Loop {
             let gone = self.book().remove(name);
             self.forget(gone).await;
             // a table may be reported before its catalog has it
-            return Ok(Looked { how: telemetry::Looked::Gone, unseen: hints.to_vec(), state: None });
+            return Ok(Looked { how: telemetry::Looked::Gone, unseen: hints.to_vec(), older: false, state: None });
         };
         let view = table.view();
         let (policy, warnings) = settings::resolve(&self.parts.settings, name, &view.properties);
@@ -234,7 +241,8 @@ impl Loop {
         self.judge_due(name, Due { scopes: &taken.scopes | &due.scopes, ..due }, &absorbed.state);
         self.changed.notify_one();
         let unseen = hints.iter().copied().filter(|id| !view.snapshots.contains_key(id)).collect();
-        Ok(Looked { how: looked(&absorbed.how), unseen, state: Some(absorbed.state) })
+        let (how, older) = (looked(&absorbed.how), absorbed.how == How::Stale);
+        Ok(Looked { how, unseen, older, state: Some(absorbed.state) })
     }
 
     async fn note(&self, table: &dyn Table, absorbed: &Absorbed) {

@@ -228,7 +228,11 @@ fn a_file_is_short_enough_to_be_one_room() {
     assert_eq!(long, Vec::<String>::new());
 }
 
-/// The members of an enum that the bodies of tests name, as `Enum::Member`.
+/// Calls whose argument says which of many are left out.
+const LEAVES_OUT: [&str; 6] = ["filter", "filter_map", "skip_while", "take_while", "retain", "partition"];
+
+/// The members of an enum that the bodies of tests name, as `Enum::Member`. What a test
+/// only says that something is not, or leaves out, does not count.
 struct Named {
     of: &'static str,
     in_test: bool,
@@ -250,7 +254,8 @@ impl Named {
         let is_part = |c: char| c.is_alphanumeric() || c == '_';
         let start = format!("{}::", self.of);
         for (at, _) in plain.match_indices(&start) {
-            if !plain[..at].ends_with(is_part) {
+            let before = plain[..at].trim_end_matches(|c| is_part(c) || c == ':' || c == '&' || c == '*');
+            if !plain[..at].ends_with(is_part) && !before.ends_with("!=") {
                 self.found.insert(plain[at + start.len()..].chars().take_while(|c| is_part(*c)).collect());
             }
         }
@@ -278,7 +283,43 @@ impl<'ast> Visit<'ast> for Named {
         syn::visit::visit_path(self, path);
     }
 
+    fn visit_expr_binary(&mut self, binary: &'ast syn::ExprBinary) {
+        if !matches!(binary.op, syn::BinOp::Ne(_)) {
+            syn::visit::visit_expr_binary(self, binary);
+        }
+    }
+
+    fn visit_expr_unary(&mut self, unary: &'ast syn::ExprUnary) {
+        if !matches!(unary.op, syn::UnOp::Not(_)) {
+            syn::visit::visit_expr_unary(self, unary);
+        }
+    }
+
+    fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
+        self.visit_expr(&call.receiver);
+        if !LEAVES_OUT.iter().any(|name| call.method == name) {
+            call.args.iter().for_each(|argument| self.visit_expr(argument));
+        }
+    }
+
     fn visit_macro(&mut self, called: &'ast syn::Macro) {
+        let name = called.path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
+        // what follows is told when it fails
+        let asserted = match name.as_str() {
+            "assert_ne" | "panic" | "format" | "println" | "unreachable" => return,
+            "assert" => 1,
+            "assert_eq" => 2,
+            _ => usize::MAX,
+        };
+        // a list of expressions is read as such
+        let listed = called.parse_body_with(syn::punctuated::Punctuated::<syn::Expr, syn::Token![,]>::parse_terminated);
+        if let (true, Ok(listed)) = (self.in_test, listed) {
+            // what is read here lives no longer than this
+            let mut inner = Named { of: self.of, in_test: true, found: BTreeSet::new() };
+            listed.iter().take(asserted).for_each(|expression| inner.visit_expr(expression));
+            self.found.append(&mut inner.found);
+            return;
+        }
         // a macro around tests, such as `proptest!`, has their attributes in its tokens
         if self.in_test || called.tokens.to_string().replace(' ', "").contains("#[test]") {
             self.note_tokens(&called.tokens.to_string());
@@ -324,9 +365,17 @@ fn only_the_body_of_a_test_counts_as_one() {
             #[test]
             fn two() { match x { model::Refusal::Matched => {} NotRefusal::Other => {} } assert!(matches!(x, NotRefusal::Third)); }
         }
-        proptest! { #[test] fn three(x in any()) { refuse(Refusal::Drawn) } }
+        proptest! { #[test] fn three(x in any()) { refuse(Refusal::Drawn); prop_assert!(x != Refusal::DrawnNot); } }
+        #[test]
+        fn four() {
+            assert_ne!(x, Refusal::NotOne);
+            assert!(x != Refusal::NotTwo && !matches!(x, Refusal::NotThree | Refusal::NotFour));
+            let left = Refusal::ALL.iter().filter(|r| **r == Refusal::Filtered).map(|r| Refusal::Mapped);
+            if *x != model::Refusal::NotFive { assert!(matches!(x, Refusal::Shaped { .. }), "{}", Refusal::Told); }
+            vec![Refusal::Item].retain(|r| Refusal::Kept == r);
+        }
     "#;
     let mut named = Named { of: "Refusal", in_test: false, found: BTreeSet::new() };
     named.visit_file(&syn::parse_file(source).unwrap());
-    assert_eq!(named.found.into_iter().collect::<Vec<_>>(), ["Asserted", "Drawn", "Matched"]);
+    assert_eq!(named.found.into_iter().collect::<Vec<_>>(), ["ALL", "Asserted", "Drawn", "Item", "Mapped", "Matched", "Shaped"]);
 }

@@ -129,8 +129,10 @@ impl Act {
         match self.journal.litter().await {
             Ok(litter) => {
                 for attempt in litter.iter().filter(|a| a.job == work.job.id) {
-                    if let AttemptState::Lost { loss } = &attempt.state {
-                        self.clean(table.as_ref(), &attempt.id, loss).await;
+                    if let AttemptState::Lost { loss } = &attempt.state
+                        && !self.clean(table.as_ref(), &attempt.id, loss).await
+                    {
+                        break;
                     }
                 }
             }
@@ -139,13 +141,13 @@ impl Act {
     }
 
     /// Removes the files of an attempt that is proven not to have landed. What
-    /// cannot be removed now stays journaled.
+    /// cannot be removed now stays journaled. Whether the store answered in time.
     ///
     /// A crash in between leaves all of them journaled; removing one twice is
     /// harmless.
-    pub(super) async fn clean(&self, table: &dyn Table, attempt: &AttemptId, loss: &Loss) {
+    pub(super) async fn clean(&self, table: &dyn Table, attempt: &AttemptId, loss: &Loss) -> bool {
         let Some(proof) = loss.proof(attempt) else {
-            return;
+            return true;
         };
         let done = async {
             let files = self.journal.files(attempt).await?;
@@ -158,9 +160,13 @@ impl Act {
             self.journal.forget_files(attempt, &files).await?;
             Ok::<(), crate::lake::Error>(())
         };
-        if let Err(error) = done.await {
+        // what it came to, should it end in time
+        let ended = self.within(self.settings.commit_for, async { Ok(done.await) }).await;
+        let in_time = ended.is_ok();
+        if let Err(error) = ended.and_then(|done| done) {
             tracing::warn!(attempt = attempt.0, %error, "left-over files stay until recovery");
         }
+        in_time
     }
 }
 

@@ -1,12 +1,13 @@
 //! Tries to commit, and looks at those whose outcome is not known.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::attempt::{self, AttemptState, Loss};
 use super::backoff::Backoff;
 use super::control::Watch;
 use super::job::{JobState, Verdict};
-use super::{Act, Work, journal_failed};
+use super::{Act, Work, journal_failed, undo};
 use crate::lake::{Commit, Error, Table, Written};
 use crate::model::killpoint::KillPoint;
 use crate::model::outcome::{Conflict, Outcome, Resolution};
@@ -57,7 +58,7 @@ pub(super) enum Look {
 impl Act {
     /// Tries until the effort has landed, cannot land, or its time is over. Each
     /// try is on a fresh load, and is known to have landed or not before the
-    /// next begins.
+    /// next begins, but for those that may be asked twice.
     pub(super) async fn land(&self, work: &mut Work, effort: &Effort<'_>) -> Result<i64, Verdict> {
         let until = self.after(self.settings.commit_for);
         let mut waits = Backoff::new(self.settings.wait, self.settings.longest_wait);
@@ -121,7 +122,7 @@ impl Act {
     /// crash inside is told apart by the journal: `writing` was never asked,
     /// `committing` is resolved.
     async fn try_once(&self, work: &mut Work, effort: &Effort<'_>) -> Result<Tried, Verdict> {
-        let table = match self.load(&work.job.plan).await {
+        let table = match self.read(&work.stop, self.load(&work.job.plan)).await {
             Ok(Some(table)) => table,
             Ok(None) => return Err(Verdict::Dropped { conflict: Conflict::TableGone }),
             Err(error @ Error::Unreachable { .. }) => return Ok(Tried::NotAsked(error)),
@@ -171,7 +172,9 @@ impl Act {
         self.journal.step(&self.holder.id, id, &AttemptState::Lost { loss: loss.clone() }).await.map_err(journal_failed)?;
         self.kill.reached(KillPoint::OutcomeJournaled);
         if !work.stop.hung.load(std::sync::atomic::Ordering::Relaxed) {
-            self.clean(table, id, &loss).await;
+            // what hangs is not tried again by this job
+            let hangs = !self.clean(table, id, &loss).await;
+            work.stop.hung.fetch_or(hangs, std::sync::atomic::Ordering::Relaxed);
         }
         Ok(())
     }
@@ -188,7 +191,8 @@ impl Act {
     }
 
     /// Looks at the table until it shows whether the last try landed: its
-    /// snapshot, or `None` when it is proven not to have. Deletes nothing before.
+    /// snapshot, or `None` when it is proven not to have, or may be asked again.
+    /// Deletes nothing before.
     async fn resolve(&self, work: &mut Work, reason: String) -> Result<Option<i64>, Verdict> {
         let until = self.after(self.settings.resolve_for);
         let mut waits = Backoff::new(self.settings.wait, self.settings.longest_wait);
@@ -202,7 +206,9 @@ impl Act {
             return Err(Verdict::Unresolved { reason });
         };
         loop {
-            let open = match self.look(&work.job.plan, &work.job.kind, &id, &asserted).await {
+            let left = until.saturating_sub(self.clock.now_ms()).max(millis(self.settings.longest_wait));
+            let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
+            let open = match self.within(left, self.look(&work.job.plan, &work.job.kind, &id, &asserted)).await {
                 Ok(Look::Seen(Resolution::Landed { snapshot_id }, _)) => {
                     self.journal.step(&self.holder.id, &id, &AttemptState::Landed { snapshot_id }).await.map_err(journal_failed)?;
                     self.kill.reached(KillPoint::OutcomeJournaled);
@@ -211,6 +217,10 @@ impl Act {
                 Ok(Look::Seen(resolution @ Resolution::NotLanded, table)) => {
                     self.lose(work, table.as_ref(), &id, Loss::Seen(resolution)).await?;
                     self.advance(work, JobState::Inflight, "the last try did not land").await?;
+                    return Ok(None);
+                }
+                Ok(Look::Seen(Resolution::Open { reason }, _)) if undo::may_ask_again(&work.job.kind, &asserted) => {
+                    self.advance(work, JobState::Inflight, &format!("asked again: {reason}")).await?;
                     return Ok(None);
                 }
                 Ok(Look::Seen(Resolution::Open { reason }, _)) => reason,
@@ -230,7 +240,11 @@ impl Act {
         }
     }
 
-    fn after(&self, time: std::time::Duration) -> i64 {
-        self.clock.now_ms().saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
+    pub(super) fn after(&self, time: Duration) -> i64 {
+        self.clock.now_ms().saturating_add(millis(time))
     }
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::{Either, select};
@@ -193,8 +194,38 @@ impl Control for Watch<'_> {
 impl Act {
     /// Does `work` while watching the journal for a wish to stop it, and giving
     /// signs of life. Work that does not stop when it must is dropped after a
-    /// grace, which is an error.
+    /// grace, which is an error; it may write still.
     pub(super) async fn watched<T>(&self, stop: &Stop, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        let done = self.attended(stop, work).await;
+        stop.hung.fetch_or(done.is_none(), Ordering::Relaxed);
+        done.unwrap_or_else(|| Err(did_not_answer()))
+    }
+
+    /// As [`Act::watched`], of work that only reads: dropped, it leaves nothing behind.
+    pub(super) async fn read<T>(&self, stop: &Stop, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        self.attended(stop, work).await.unwrap_or_else(|| Err(did_not_answer()))
+    }
+
+    /// Does `work`, which has no bound of its own, for at most a time, and gives signs
+    /// of life meanwhile. What does not answer within it is dropped.
+    pub(super) async fn within<T>(&self, time: Duration, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        let until = self.after(time);
+        let wait = async {
+            while self.clock.now_ms() < until {
+                self.clock.sleep(self.settings.look_every).await;
+                if let Err(error) = self.beat().await {
+                    tracing::warn!(%error, "no sign of life could be given");
+                }
+            }
+        };
+        match select(pin!(work), pin!(wait)).await {
+            Either::Left((done, _)) => done,
+            Either::Right(_) => Err(Error::unreachable("catalog or store", anyhow::anyhow!("no answer within {} s", time.as_secs()))),
+        }
+    }
+
+    /// `None` when the work had to stop and did not.
+    async fn attended<T>(&self, stop: &Stop, work: impl Future<Output = Result<T>> + Send) -> Option<Result<T>> {
         let look = async {
             let mut overdue = 0;
             while overdue < self.settings.grace_looks {
@@ -209,13 +240,14 @@ impl Act {
             }
         };
         match select(pin!(work), pin!(look)).await {
-            Either::Left((done, _)) => done,
-            Either::Right(_) => {
-                stop.hung.store(true, Ordering::Relaxed);
-                Err(Error::Stopped("the job had to stop and did not answer".into()))
-            }
+            Either::Left((done, _)) => Some(done),
+            Either::Right(_) => None,
         }
     }
+}
+
+fn did_not_answer() -> Error {
+    Error::Stopped("the job had to stop and did not answer".into())
 }
 
 #[cfg(test)]

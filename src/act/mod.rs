@@ -43,7 +43,7 @@ use lease::Leases;
 /// How long things may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Tries to commit end after this time.
+    /// Tries to commit end after this time; so does the removal of what a job left.
     pub commit_for: Duration,
     /// An unknown outcome is looked at for this long before it is left to recovery.
     pub resolve_for: Duration,
@@ -200,6 +200,10 @@ impl Act {
     /// the outputs are proven before the catalog is asked; files go only with a
     /// proof that they are in no table.
     ///
+    /// It ends whether or not the catalog and the store answer: each call of theirs is
+    /// given up with the job's bound and a grace after it, and those that follow on the
+    /// bound after a time of their own.
+    ///
     /// A crash, or a dropped future, at any point leaves a job that
     /// [`Act::recover`] closes.
     pub async fn run(&self, plan: &Plan, watcher: Option<Watcher>) -> JobResult {
@@ -290,7 +294,7 @@ impl Act {
 
     /// Validates the plan on a fresh load, before a byte of data is read.
     async fn dequeue(&self, work: &mut Work) -> Result<Arc<dyn Table>, Verdict> {
-        let table = self.load(&work.job.plan).await.map_err(|e| self.halted(work, e))?;
+        let table = self.read(&work.stop, self.load(&work.job.plan)).await.map_err(|e| self.halted(work, e))?;
         let table = table.ok_or(Verdict::Dropped { conflict: Conflict::TableGone })?;
         work.table = Some(Arc::clone(&table));
         let plan = &work.job.plan;
@@ -298,7 +302,7 @@ impl Act {
         if let Some(refused) = table.view().refused.first() {
             return Err(Verdict::Refused { refused: refused.clone() });
         }
-        let scope = table.scope(&plan.scope).await.map_err(|e| self.halted(work, e))?;
+        let scope = self.read(&work.stop, table.scope(&plan.scope)).await.map_err(|e| self.halted(work, e))?;
         match plan.check(&scope) {
             Ok(()) => Ok(table),
             Err(conflict @ Conflict::DeletesChanged { .. }) => Err(Verdict::Replan { conflict, max_bytes: None }),

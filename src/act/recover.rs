@@ -74,18 +74,21 @@ impl Act {
 
     /// Resolves what may have been asked, then closes the job.
     async fn recover_job(&self, job: &Job) -> journal::Result<JobState> {
+        let patience = self.settings.resolve_for;
         let mut reason = String::from("interrupted");
-        for attempt in self.journal.attempts(&job.id).await? {
+        let mut again = false;
+        let attempts = self.journal.attempts(&job.id).await?;
+        for attempt in &attempts {
             let AttemptState::Committing { asserted } = &attempt.state else {
                 continue;
             };
-            let next = match self.look(&job.plan, &job.kind, &attempt.id, asserted).await {
+            let next = match self.within(patience, self.look(&job.plan, &job.kind, &attempt.id, asserted)).await {
                 Ok(Look::Seen(Resolution::Landed { snapshot_id }, _)) => Some(AttemptState::Landed { snapshot_id }),
                 Ok(Look::Seen(resolution @ Resolution::NotLanded, _)) => Some(AttemptState::Lost { loss: Loss::Seen(resolution) }),
                 Ok(Look::Gone) => Some(AttemptState::GivenUp),
-                Ok(Look::Seen(Resolution::Open { reason: open }, table)) => match table.fence(asserted).await {
+                Ok(Look::Seen(Resolution::Open { reason: open }, table)) => match self.within(patience, table.fence(asserted)).await {
                     // from here on it cannot land: what is seen now is final
-                    Ok(true) => match self.look(&job.plan, &job.kind, &attempt.id, asserted).await {
+                    Ok(true) => match self.within(patience, self.look(&job.plan, &job.kind, &attempt.id, asserted)).await {
                         Ok(Look::Seen(Resolution::Landed { snapshot_id }, _)) => Some(AttemptState::Landed { snapshot_id }),
                         Ok(Look::Seen(..)) => Some(AttemptState::Lost { loss: Loss::Seen(Resolution::NotLanded) }),
                         Ok(Look::Gone) => Some(AttemptState::GivenUp),
@@ -96,6 +99,7 @@ impl Act {
                     },
                     fenced => {
                         reason = fenced.err().map_or(open, |error| error.to_string());
+                        again |= undo::may_ask_again(&job.kind, asserted);
                         job.cancel.then_some(AttemptState::GivenUp)
                     }
                 },
@@ -112,6 +116,9 @@ impl Act {
                 }
             }
         }
+        if again && !job.cancel {
+            self.undo_again(job, &attempts).await;
+        }
         let verdict = if job.cancel { Verdict::Cancelled } else { Verdict::Failed { error: reason } };
         let state = self.close_by_journal(job, &verdict, &job.numbers).await?;
         if let (JobState::Committed, Kind::Undo { of, .. }) = (state, &job.kind) {
@@ -126,7 +133,7 @@ impl Act {
             return Ok(Look::Gone);
         };
         let resolution = match kind {
-            Kind::Rewrite => table.find_attempt(attempt, asserted),
+            Kind::Rewrite => table.trace_attempt(attempt, asserted).await?,
             Kind::Undo { snapshot_id, .. } => {
                 let named = self.journal.files(attempt).await?;
                 undo::find(table.as_ref(), *snapshot_id, asserted, &named)
@@ -150,7 +157,7 @@ impl Act {
             }
             let key = format!("{} {}", job.plan.table, job.plan.name);
             if !tables.contains_key(&key) {
-                let table = self.load(&job.plan).await.unwrap_or_else(|error| {
+                let table = self.within(self.settings.resolve_for, self.load(&job.plan)).await.unwrap_or_else(|error| {
                     tracing::warn!(table = %job.plan.name, %error, "left-over files stay until the table can be loaded");
                     None
                 });

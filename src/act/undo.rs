@@ -1,9 +1,12 @@
 //! Taking a rewrite back, and what its files still cost.
 
-use super::Act;
-use super::commit::Effort;
-use super::job::{JobResult, JobState, Kind, Verdict};
-use super::journal;
+use std::sync::{Arc, PoisonError};
+
+use super::attempt::{self, Attempt, AttemptState, Loss};
+use super::commit::{Effort, Look};
+use super::control::Stop;
+use super::job::{Job, JobResult, JobState, Kind, Numbers, Verdict};
+use super::{Act, Work, journal, journal_failed};
 use crate::lake::Table;
 use crate::lake::asserted::Asserted;
 use crate::model::killpoint::KillPoint;
@@ -56,7 +59,7 @@ impl Act {
             (JobState::Committed, Kind::Rewrite, Some(id)) => id,
             _ => return Err(NotUndone::NotCommitted { job: job.0.clone(), state: done.state.code() }),
         };
-        let head = self.load(&done.plan).await?.and_then(|t| t.view().head);
+        let head = self.within(self.settings.resolve_for, self.load(&done.plan)).await?.and_then(|t| t.view().head);
         if head != Some(snapshot_id) {
             return Err(NotUndone::NotHead { job: job.0.clone(), snapshot_id, table: done.plan.name.to_string() });
         }
@@ -64,18 +67,63 @@ impl Act {
         let Some(mut work) = self.request(done.plan.clone(), kind, None).await? else {
             return Ok(JobResult::unstarted(&done.plan, Verdict::Busy));
         };
-        work.numbers = super::Numbers { partition: done.numbers.partition, ..super::Numbers::default() };
+        work.numbers = Numbers { partition: done.numbers.partition, ..Numbers::default() };
         let ended = async {
             self.advance(&mut work, JobState::Inflight, "inflight").await?;
             self.kill.reached(KillPoint::Inflight);
             self.land(&mut work, &Effort::Undo { snapshot_id }).await
         };
-        let ended = ended.await;
+        let ended = match ended.await {
+            Err(verdict) => self.look_back(&work, verdict).await,
+            landed => landed,
+        };
         let result = self.settle(work, ended).await;
         if result.verdict == Verdict::Committed {
             self.journal.forget_kept(job).await?;
         }
         Ok(result)
+    }
+
+    /// Carries on with an undo that a process left, which may be asked for again. What
+    /// comes of it is in the journal.
+    pub(super) async fn undo_again(&self, job: &Job, attempts: &[Attempt]) {
+        let Kind::Undo { snapshot_id, .. } = job.kind else { return };
+        self.active.lock().unwrap_or_else(PoisonError::into_inner).insert(job.id.clone());
+        let tries = attempts.iter().map(|attempt| attempt.number).filter(|number| *number != attempt::SPARE).max().unwrap_or(0);
+        let mut work = Work {
+            stop: Stop::new(job.id.clone(), self.clock.now_ms(), job.plan.bound.millis, None),
+            numbers: Numbers { tries, ..job.numbers.clone() },
+            job: job.clone(),
+            attempt: None,
+            table: None,
+            active: Arc::clone(&self.active),
+        };
+        let ended = match self.land(&mut work, &Effort::Undo { snapshot_id }).await {
+            Err(verdict) => self.look_back(&work, verdict).await,
+            landed => landed,
+        };
+        if let Err(verdict) = ended {
+            tracing::warn!(job = job.id.0, table = %job.plan.name, outcome = verdict.note(), "an interrupted undo was asked for again and did not land");
+        }
+    }
+
+    /// What became of the tries that were asked again, now that the last has ended so: an
+    /// earlier one may have landed, for which the last was refused.
+    async fn look_back(&self, work: &Work, verdict: Verdict) -> Result<i64, Verdict> {
+        for attempt in self.journal.attempts(&work.job.id).await.map_err(journal_failed)? {
+            let AttemptState::Committing { asserted } = &attempt.state else { continue };
+            let look = self.look(&work.job.plan, &work.job.kind, &attempt.id, asserted);
+            let next = match self.within(self.settings.resolve_for, look).await {
+                Ok(Look::Seen(Resolution::Landed { snapshot_id }, _)) => AttemptState::Landed { snapshot_id },
+                Ok(Look::Seen(resolution @ Resolution::NotLanded, _)) => AttemptState::Lost { loss: Loss::Seen(resolution) },
+                _ => continue,
+            };
+            self.journal.step(&self.holder.id, &attempt.id, &next).await.map_err(journal_failed)?;
+            if let AttemptState::Landed { snapshot_id } = next {
+                return Ok(snapshot_id);
+            }
+        }
+        Err(verdict)
     }
 
     /// Forgets what snapshots no longer keep alive, by a fresh view of the
@@ -94,6 +142,15 @@ impl Act {
 fn keeps(view: &TableView, snapshot_id: i64) -> bool {
     let parent = view.snapshots.get(&snapshot_id).and_then(|s| s.parent);
     parent.is_some_and(|p| view.snapshots.contains_key(&p))
+}
+
+/// Whether an undo whose answer was lost may be asked for again before it is known what
+/// became of the first: by a catalog that compares heads. Both take the branch from the
+/// same snapshot to the same parent, so the second to arrive is refused; neither has a
+/// file; and there is no means by which the first could be shut out of a table that
+/// stands still.
+pub(super) fn may_ask_again(kind: &Kind, asserted: &str) -> bool {
+    matches!(kind, Kind::Undo { .. }) && Asserted::parse(asserted).head.is_some()
 }
 
 /// Where an undo stands that wrote the files `named`: it makes no snapshot.

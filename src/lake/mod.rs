@@ -113,6 +113,15 @@ pub trait Table: Send + Sync {
     /// attempt's commit depended on, as [`Control::will_commit`] was told.
     fn find_attempt(&self, attempt: &AttemptId, asserted: &str) -> Resolution;
 
+    /// As [`Table::find_attempt`], and where this state of the table leaves it open, by
+    /// what its earlier states still show.
+    ///
+    /// # Errors
+    /// When they cannot be read now: nothing is known.
+    async fn trace_attempt(&self, attempt: &AttemptId, asserted: &str) -> Result<Resolution> {
+        Ok(self.find_attempt(attempt, asserted))
+    }
+
     /// Shuts out every commit request that asserted this metadata location and was
     /// sent before: `true` when the table stands there and none of them can land
     /// any more, which proves that none has. `false` where there is no means.

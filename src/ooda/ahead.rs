@@ -2,9 +2,9 @@
 //! asks for it: of tables that are only advised too.
 //!
 //! A candidate's plans are made, and the files of the first are looked into as far as
-//! that takes no reading of rows: [`AT_ONCE`] candidates side by side, [`A_ROUND`] of them a round, and
-//! no round of them beside another. Each is looked into once, until its partition or
-//! the rule that asks for it changes; and then not before [`REST`] times what it took
+//! that takes no reading of rows: [`AT_ONCE`] candidates side by side, [`A_ROUND`] of them a round in
+//! turn, and no round of them beside another. Each is looked into once, until its partition or
+//! the rule that asks for it changes, or new position deletes come to another partition; and then not before [`REST`] times what it took
 //! last have passed, so that a partition that is written to all the time costs a bounded
 //! share of one looker.
 
@@ -62,7 +62,7 @@ impl Drop for Ahead<'_> {
         };
         self.of.with_page(&self.begun, |page| {
             if let Some(scope) = page.end_foresight(&self.begun.scope.partition, self.number) {
-                scope.foreseen(self.rule.take(), now_ms.saturating_add(pause));
+                scope.foreseen(self.rule.take(), now_ms, pause);
             }
         });
     }

@@ -7,6 +7,7 @@ mod page;
 mod scope;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::act::Pauses;
@@ -120,6 +121,8 @@ pub struct Book {
     log: Log,
     /// Looks into candidates so far.
     foresights: u64,
+    /// The last candidate that was looked into: those that follow come first.
+    foreseen: Option<Scope>,
     pauses: Pauses,
     holds: Holds,
 }
@@ -372,10 +375,13 @@ impl Book {
     }
 
     /// Candidates that nobody has looked into yet, at most so many; they are looked
-    /// into from here on, each under a number.
+    /// into from here on, each under a number. All come in turn.
     pub fn begin_foresights(&mut self, most: usize, now_ms: i64) -> Vec<(u64, Begun)> {
         let asks = |scope: &&Scope| self.pages.get(&scope.name).is_some_and(|page| page.asks_for_foresight(&scope.partition, now_ms));
-        let chosen: Vec<Scope> = self.waiting.iter().filter(asks).take(most).cloned().collect();
+        let last = self.foreseen.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let first = self.foreseen.iter().flat_map(|last| self.waiting.range(..=last));
+        let chosen: Vec<Scope> = self.waiting.range((last, Bound::Unbounded)).chain(first).filter(asks).take(most).cloned().collect();
+        self.foreseen = chosen.last().cloned().or(self.foreseen.take());
         let mut begun = Vec::with_capacity(chosen.len());
         for scope in chosen {
             self.foresights = self.foresights.wrapping_add(1);

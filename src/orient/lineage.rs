@@ -14,7 +14,8 @@ use crate::model::table::{SnapshotInfo, TableView};
 pub enum Lineage {
     /// The head is the known one.
     Unchanged,
-    /// The view is older than what is known: it brings nothing.
+    /// The view is older than what is known: it brings nothing, unless the catalog stays
+    /// there.
     Stale,
     /// First take back, then add. Without anything to take back, the head is a
     /// descendant of the known one.
@@ -46,6 +47,8 @@ pub enum Reason {
     ParentExpired,
     /// The known head is listed no more, nor is any snapshot that followed it.
     HistoryGone,
+    /// The catalog stays at an older state of the table, as after a restored backup.
+    SetBack,
     /// A file that the walk needs has been removed or cannot be read.
     FileGone,
     /// The parents form a circle.

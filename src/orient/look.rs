@@ -40,6 +40,12 @@ impl Look<'_> {
         }
     }
 
+    /// What is known was taken back by the catalog: it is computed again from a view
+    /// that is older.
+    pub async fn set_back(&self, known: Option<&Arc<TableState>>) -> Result<Absorbed> {
+        self.rebuild(known, Reason::SetBack, Reads::default()).await
+    }
+
     async fn walk(&self, state: &Arc<TableState>, undo: &[i64], forward: &[i64]) -> Result<Absorbed> {
         let mut reads = Reads::default();
         let manifests = rebuild::head_manifests(self.table).await?;

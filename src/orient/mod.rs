@@ -8,6 +8,7 @@ pub mod cache;
 pub mod checkpoint;
 pub mod delta;
 pub mod history;
+mod lag;
 pub mod lineage;
 mod look;
 pub mod pack;
@@ -34,6 +35,7 @@ use crate::model::partition::PartitionKey;
 use cache::{Cached, Locks, States};
 use checkpoint::Tail;
 use delta::Reads;
+use lag::Lags;
 use look::Look;
 
 /// Keeps the state of every table that was looked at.
@@ -41,6 +43,7 @@ pub struct Orient {
     states: States,
     checkpoints: Arc<dyn Checkpoints>,
     locks: Locks,
+    lags: Lags,
     drifts: AtomicU64,
 }
 
@@ -91,14 +94,16 @@ pub struct Absorbed {
 impl Orient {
     /// Holds at most `cache_bytes` of states in memory; the others in `checkpoints`.
     pub fn new(cache_bytes: u64, checkpoints: Arc<dyn Checkpoints>) -> Self {
-        Self { states: States::new(cache_bytes), checkpoints, locks: Locks::default(), drifts: AtomicU64::new(0) }
+        Self { states: States::new(cache_bytes), checkpoints, locks: Locks::default(), lags: Lags::default(), drifts: AtomicU64::new(0) }
     }
 
     /// Takes in a table as it was loaded. Looks at one table wait for each other.
     ///
     /// Reads the manifests that the snapshots since the known head added, and no
     /// other, unless the way there is lost or the sums do not bear it out; then
-    /// all of the head's. A load that is older than what is known changes nothing.
+    /// all of the head's. A load that is older than what is known changes nothing,
+    /// until nothing else has come for a while: then the table was set back, and is
+    /// rebuilt.
     ///
     /// What the look brought is in the checkpoint before this returns, so that a
     /// restart reads none of it again; where it could not be saved, the next
@@ -112,7 +117,18 @@ impl Orient {
         let _turn = lock.lock().await;
         let known = self.known(&key).await;
         let state = known.as_ref().map(|k| &k.state);
-        let absorbed = Absorbed { before: state.cloned(), ..Look { table, scale, now_ms }.take(state).await? };
+        let look = Look { table, scale, now_ms };
+        let mut absorbed = look.take(state).await?;
+        match absorbed.how {
+            How::Stale if self.lags.older(&key, now_ms) => {
+                absorbed = look.set_back(state).await?;
+                self.lags.believed(&key);
+                tracing::warn!(table = %table.view().name, snapshot = ?table.view().head, "the catalog stays at an older state of the table: it was set back, and its layout is rebuilt");
+            }
+            How::Stale => {}
+            _ => self.lags.present(&key),
+        }
+        let absorbed = Absorbed { before: state.cloned(), ..absorbed };
         if absorbed.how == How::Rebuilt(Reason::Drift) {
             self.drifts.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(table = %table.view().name, snapshot = ?table.view().head, "layout differed from the manifest list and was rebuilt");
@@ -146,6 +162,7 @@ impl Orient {
     /// Forgets a table that was dropped, with all its branches.
     pub async fn forget(&self, ident: &TableIdent) -> Result<()> {
         self.states.forget(ident);
+        self.lags.forget(ident);
         self.checkpoints.remove(ident).await
     }
 

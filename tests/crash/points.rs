@@ -1,11 +1,14 @@
 //! Every kill point of an attempt, passed by the real binary.
 
+use std::time::Duration;
+
 use afterwrite::act::{JobState, Journal, Query};
 use afterwrite::model::killpoint::KillPoint;
 use sqlx::{Connection, SqliteConnection};
 
+use super::signals::EAGER;
 use super::world::{NAME, World};
-use crate::fixture::process::{Ended, over_rest};
+use crate::fixture::process::{Ended, finish, over_rest};
 
 /// Whether a process ended as by `kill -9`, with nothing said.
 pub fn killed(ended: &Ended) -> bool {
@@ -136,6 +139,37 @@ async fn serve_closes_at_its_start_what_a_dead_process_left() {
         world.place.assert_settled().await;
         world.place.assert_accounted(&world.table, &world.before).await;
         assert_eq!(world.table.rows().await, world.rows);
+    }
+}
+
+#[tokio::test]
+async fn serve_killed_at_any_point_of_its_own_work_is_closed_by_its_next_start() {
+    for point in points() {
+        let world = World::new().await;
+        always_moved(&world, point == KillPoint::CleanupBegun).await;
+        world.place.configure(EAGER);
+        let mut serve = world.place.command(&["serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+        serve.env("AFTERWRITE_KILL_AT", point.code());
+        let ended = tokio::time::timeout(Duration::from_secs(120), finish(serve)).await;
+        let ended = ended.unwrap_or_else(|_| panic!("{point} was not passed"));
+        assert!(killed(&ended), "{point}: {ended:?}");
+        always_moved(&world, false).await;
+        assert_eq!(world.table.rows().await, world.rows, "{point}");
+        assert!(!world.jobs().await[0].state.is_final(), "{point}");
+
+        // the next one only closes what there is
+        world.place.configure("");
+        let serving = world.place.serve().await;
+        let journal = world.place.journal().await;
+        assert_eq!(journal.jobs(Query::Unfinished).await.unwrap(), [], "{point}");
+        assert_eq!(journal.litter().await.unwrap(), [], "{point}");
+        journal.close().await;
+        assert_eq!(serving.terminate().await, Some(0), "{point}");
+        world.place.assert_settled().await;
+        world.place.assert_accounted(&world.table, &world.before).await;
+        assert_eq!(world.table.rows().await, world.rows, "{point}");
+        let landed = if has_landed(point) { JobState::Committed } else { JobState::Failed };
+        assert!(world.jobs().await.iter().any(|job| job.state == landed), "{point}");
     }
 }
 

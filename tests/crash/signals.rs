@@ -15,7 +15,8 @@ use super::world::NAME;
 use crate::fixture::process::{Place, Serving, local};
 use crate::fixture::{Table, Watch, row};
 
-const EAGER: &str = r#"
+/// Under which `serve` rewrites whatever it can.
+pub const EAGER: &str = r#"
 [poll]
 min = "50ms"
 max = "200ms"

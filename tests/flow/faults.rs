@@ -152,6 +152,37 @@ async fn h54_a_catalog_down_for_ten_minutes_in_any_state_leaves_nothing_stuck() 
     }
 }
 
+/// A job ends within its bound and what is allowed after it, whatever does not answer.
+#[tokio::test]
+async fn a_catalog_and_store_that_hang_in_any_state_hold_no_job() {
+    let settings = World::settings();
+    let allowed = 30 * settings.look_every + 2 * settings.commit_for + settings.resolve_for + settings.longest_wait;
+    for point in KillPoint::ALL.iter().copied().map(Some).chain([None]) {
+        for fault in [Fault::None, Fault::UnknownLost, Fault::Moved] {
+            let world = World::new(4);
+            world.lake.with(|s| {
+                s.faults.push_back(fault);
+                s.hung = point.is_none();
+            });
+            let lake = world.lake.clone();
+            let act = world.start(KillSwitch::calling(move |p| lake.with(|s| s.hung |= Some(p) == point))).await;
+            let plan = world.lake.plan(4);
+            let began_ms = Clock::now_ms(&*world.clock);
+            let result = act.run(&plan, None).await;
+            let took_ms = Clock::now_ms(&*world.clock) - began_ms;
+            let most_ms = plan.bound.millis + i64::try_from(allowed.as_millis()).unwrap();
+            assert!(took_ms <= most_ms, "{point:?}, {fault:?}: {took_ms} ms of at most {most_ms}: {:?}", result.verdict);
+            assert!(act.leases().is_empty());
+            // recovery is not held either, and whoever comes once there are answers again ends it
+            act.recover().await.unwrap();
+            world.check();
+            world.lake.with(|s| s.hung = false);
+            let act = world.settle().await;
+            world.compact_again(&act).await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn every_write_of_the_journal_may_fail() {
     for fault in Fault::ALL {

@@ -47,6 +47,48 @@ async fn a_job_that_is_not_there_is_named() {
     assert_eq!(error, "the journal has no job `x`: `jobs` lists them");
 }
 
+/// By a catalog that compares heads, and so has no means to shut a lost request out.
+#[tokio::test]
+async fn an_undo_whose_answer_is_lost_is_asked_for_again_on_a_table_that_stands_still() {
+    for lost in [Fault::UnknownLost, Fault::UnknownLater, Fault::UnknownLanded, Fault::ErrorLanded] {
+        let (world, job) = compacted().await;
+        world.lake.with(|s| {
+            s.heads = true;
+            s.faults.extend([lost; 3]);
+        });
+        let act = world.act().await;
+        let undone = act.undo(&job).await.unwrap();
+        assert_eq!((lost, undone.verdict), (lost, Verdict::Committed));
+        assert_eq!(world.lake.with(|s| s.data_files()), 4);
+        assert_eq!(world.journal.kept().await.unwrap(), vec![]);
+        assert_eq!(act.recover().await.unwrap(), Default::default());
+        world.check();
+    }
+}
+
+#[tokio::test]
+async fn an_undo_that_dies_before_its_answer_is_carried_on_with_on_a_table_that_stands_still() {
+    for (lost, tries) in [(Fault::UnknownLost, 1), (Fault::UnknownLater, 1), (Fault::UnknownLanded, 0)] {
+        let (world, job) = compacted().await;
+        world.lake.with(|s| {
+            s.heads = true;
+            s.faults.push_back(lost);
+        });
+        let act = world.start(dying(Some((KillPoint::CatalogAnswered, 0)))).await;
+        assert!(tokio::spawn(async move { act.undo(&job).await.map(|r| r.verdict) }).await.is_err());
+        let act = world.act().await;
+        let recovered = act.recover().await.unwrap();
+        assert_eq!((recovered.committed.len(), recovered.open.len()), (1, 0), "{lost:?}");
+        assert_eq!(world.lake.with(|s| s.data_files()), 4);
+        let jobs = world.journal.jobs(Query::Latest(1)).await.unwrap();
+        assert_eq!(jobs[0].state, JobState::Committed);
+        let asked = world.journal.attempts(&jobs[0].id).await.unwrap().len();
+        assert!(asked <= 1 + tries, "{lost:?}: asked {asked} times");
+        assert_eq!(act.recover().await.unwrap(), Default::default());
+        world.check();
+    }
+}
+
 #[tokio::test]
 async fn an_undo_that_dies_or_is_not_answered_is_resolved_by_the_head() {
     for &point in KillPoint::ALL {

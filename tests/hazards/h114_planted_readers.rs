@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use afterwrite::lake::iceberg::read::ReadSummary;
 use afterwrite::model::plan::Path;
-use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, StringArray, new_null_array};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BooleanArray, ListArray, RecordBatch, StringArray, new_null_array};
 use arrow_schema::DataType;
 use arrow_select::filter::filter_record_batch;
 use iceberg::spec::Datum;
@@ -57,6 +58,45 @@ async fn h114_a_reader_that_null_fills_a_column_is_caught() {
         let rewrite = re_encode(&mut lake, &wrong, read);
         let why = failure(&lake, rewrite).await;
         assert!(why.starts_with("column 2:") && why.contains("NULLs read back, the inputs state 1"), "{why}");
+    }
+}
+
+/// `id`, and a list of texts.
+fn nested() -> Lake {
+    let mut lake = Lake::new(serde_json::json!([
+        {"id": 1, "name": "id", "required": false, "type": "long"},
+        {"id": 2, "name": "words", "required": false, "type":
+            {"type": "list", "element-id": 3, "element-required": false, "element": "string"}},
+    ]));
+    let list = |words: &[Option<&str>]| Value::List(words.iter().map(|word| word.map_or(Value::Null, Value::text)).collect());
+    lake.append(1, &[vec![Value::Int(1), list(&[Some("a"), None])], vec![Value::Int(2), list(&[])], vec![Value::Int(3), Value::Null]]);
+    lake.append(2, &[vec![Value::Int(4), list(&[Some("d")])]]);
+    lake
+}
+
+#[tokio::test]
+async fn h114_a_reader_that_loses_elements_of_lists_is_caught() {
+    let mut deleting = nested();
+    deleting.delete_ids(3, &[Some(2)]);
+    let (batches, read) = honest(&deleting).await;
+    let rewrite = re_encode(&mut deleting, &batches, read);
+    assert_eq!(prove(&deleting, rewrite).await.unwrap().rows, 3);
+
+    let mut lake = nested();
+    let (batches, read) = honest(&lake).await;
+    let rewrite = re_encode(&mut lake, &batches, read);
+    assert_eq!(prove(&lake, rewrite).await.unwrap().rows, 4);
+    // every list is NULL, or a NULL stands in the place of each element
+    let lists = |b: &RecordBatch| new_null_array(b.column(1).data_type(), b.num_rows());
+    let elements = |b: &RecordBatch| -> ArrayRef {
+        let (field, offsets, values, nulls) = b.column(1).as_list::<i32>().clone().into_parts();
+        Arc::new(ListArray::new(field, offsets, new_null_array(values.data_type(), values.len()), nulls))
+    };
+    for wrong in [&lists as &dyn Fn(&RecordBatch) -> ArrayRef, &elements] {
+        let wrong: Vec<RecordBatch> = batches.iter().map(|b| replace(b, 1, wrong(b))).collect();
+        let rewrite = re_encode(&mut lake, &wrong, summary(&wrong, 4, 0));
+        let why = failure(&lake, rewrite).await;
+        assert!(why.starts_with("column 3: Entries"), "{why}");
     }
 }
 

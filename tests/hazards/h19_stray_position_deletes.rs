@@ -91,6 +91,43 @@ async fn h19_a_delete_of_several_files_stays_while_one_of_them_is_live_under_ano
     assert!(!is_live(&t, &delete).await);
 }
 
+/// In every way in which bounds tell of several files, or do not.
+#[tokio::test]
+async fn h19_a_file_that_only_the_rows_of_a_delete_of_another_spec_name_is_refused_by_name() {
+    for bounds in [Bounds::Exact, Bounds::Absent, Bounds::Inverted, Bounds::Cut(16), Bounds::Cut(30), Bounds::FileColumn] {
+        let t = Table::partitioned_by_p().past().create().await;
+        let old = [t.append([row(1, "a", 1), row(2, "b", 1)]).await, t.append([row(3, "c", 1), row(4, "d", 1)]).await];
+        t.evolve_spec(&[]).await;
+        let new = t.append([row(5, "e", 1), row(6, "f", 1)]).await;
+        let deletes = [(&old[0], 0), (&old[1], 1)];
+        let delete = t.change().delete_positions_in(&new, &deletes, bounds).commit().await.deletes.remove(0);
+        let found = refused(&t, &old[0]).await.unwrap_or_else(|| panic!("{bounds:?}"));
+        assert_eq!(found.refusal, Refusal::StrayDelete, "{bounds:?}");
+        assert_eq!(found.detail, format!("{} of {} names {} of {}", delete.path, new.partition, old[0].path, old[0].partition));
+        // a file that is newer than the delete, and one that it does not name, are free
+        t.change().remove(&[&old[0], &old[1]]).commit().await;
+        assert_eq!(refused(&t, &old[0]).await, None, "{bounds:?}");
+    }
+}
+
+#[tokio::test]
+async fn h19_deletes_of_several_files_in_their_own_partitions_hinder_no_other() {
+    for bounds in [Bounds::Exact, Bounds::Absent, Bounds::Cut(16)] {
+        let t = Table::partitioned_by_p().create().await;
+        let mut of_each = vec![];
+        for p in [1, 2] {
+            let files = [t.append([row(1, "a", p), row(2, "b", p)]).await, t.append([row(3, "c", p), row(4, "d", p)]).await];
+            t.change().delete_positions_in(&files[0], &[(&files[0], 0), (&files[1], 1)], bounds).commit().await;
+            of_each.push(files);
+        }
+        for files in &of_each {
+            assert_eq!(refused(&t, &files[0]).await, None, "{bounds:?}");
+            t.compact(&files[0], &files[0].path).await;
+        }
+        assert_eq!(t.rows().await, ["2|b|1", "2|b|2", "3|c|1", "3|c|2"], "{bounds:?}");
+    }
+}
+
 #[tokio::test]
 async fn h19_a_delete_older_than_its_whole_partition_stays_while_its_file_is_live_elsewhere() {
     for bounds in [Bounds::Exact, Bounds::Absent] {

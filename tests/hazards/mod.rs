@@ -7,6 +7,7 @@ mod h02_starting_sequence_number;
 mod h03_files_of_a_job;
 mod h03_unknown_outcome;
 mod h04_refused_replay;
+mod h04_traced_back;
 mod h06_crash_after_commit;
 mod h100_refused_by_name;
 mod h100_shared_puffin;

@@ -1,4 +1,4 @@
-"""What people see and type: progress bars on a terminal, grpcurl without files."""
+"""What people see and type: progress bars on a terminal, gRPC calls without files."""
 
 import fcntl
 import json
@@ -14,6 +14,8 @@ import pyarrow as pa
 import pytest
 
 import engines
+import reflected
+from reflected import objects
 from sidecar import Sidecar
 
 ESCAPE = "\x1b["
@@ -88,63 +90,64 @@ def test_the_demo_shows_how_far_it_is_on_a_terminal_and_only_there(scratch):
 
 
 @pytest.fixture(scope="module")
-def grpcurl(home):
+def listening(home):
+    sidecar = Sidecar(home, "")
+    yield sidecar
+    sidecar.stop()
+
+
+@pytest.fixture(scope="module", params=["python", "grpcurl"])
+def asked(request, listening):
+    """Asks the server what its reflection offers: by a client in Python, and by grpcurl where that is installed."""
+    if request.param == "python":
+        client = reflected.Client(listening.grpc)
+        yield client
+        client.close()
+        return
     tools = engines.CACHE / "tools" / "bin"
     binary = shutil.which("grpcurl", path=f"{tools}:{os.environ['PATH']}")
     if binary is None:
         pytest.skip("grpcurl did not install: it is built with Go")
-    sidecar = Sidecar(home, "")
 
     def run(*words, data=None, ok=True):
-        command = [binary, "-plaintext", *(["-d", data] if data else []), sidecar.grpc, *words]
+        command = [binary, "-plaintext", *(["-d", data] if data else []), listening.grpc, *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert ok is None or (done.returncode == 0) == ok, (command, done.stdout, done.stderr)
         return done.stdout if ok else done.stdout + done.stderr
 
     yield run
-    sidecar.stop()
 
 
-def objects(text):
-    """JSON values one behind the other."""
-    decoder, found, text = json.JSONDecoder(), [], text.strip()
-    while text:
-        value, end = decoder.raw_decode(text)
-        found.append(value)
-        text = text[end:].lstrip()
-    return found
+def test_reflection_lists_and_describes_the_services_without_files(asked):
+    assert {"afterwrite.v1.CommitHook", "afterwrite.v1.Layout", "grpc.health.v1.Health"} <= set(asked("list").split())
+    assert "afterwrite.v1.CommitHook.ReportCommits" in asked("list", "afterwrite.v1.CommitHook").split()
+    assert "string snapshot_id = 1;" in asked("describe", "afterwrite.v1.SnapshotChange")
 
 
-def test_grpcurl_lists_and_describes_the_services_without_files(grpcurl):
-    assert {"afterwrite.v1.CommitHook", "afterwrite.v1.Layout", "grpc.health.v1.Health"} <= set(grpcurl("list").split())
-    assert "afterwrite.v1.CommitHook.ReportCommits" in grpcurl("list", "afterwrite.v1.CommitHook").split()
-    assert "string snapshot_id = 1;" in grpcurl("describe", "afterwrite.v1.SnapshotChange")
-
-
-def test_grpcurl_asks_for_health_without_files(grpcurl):
+def test_health_is_asked_for_without_files(asked):
     for service in ("", "afterwrite.v1.CommitHook", "afterwrite.v1.Layout"):
-        assert objects(grpcurl("grpc.health.v1.Health/Check", data=json.dumps({"service": service}))) == [{"status": "SERVING"}]
-    assert "NotFound" in grpcurl("grpc.health.v1.Health/Check", data='{"service": "nobody"}', ok=False)
+        assert objects(asked("grpc.health.v1.Health/Check", data=json.dumps({"service": service}))) == [{"status": "SERVING"}]
+    assert "NotFound" in asked("grpc.health.v1.Health/Check", data='{"service": "nobody"}', ok=False)
 
 
-def test_grpcurl_reports_a_commit_as_the_readme_says(grpcurl):
+def test_a_commit_is_reported_as_the_readme_says(asked):
     report = "afterwrite.v1.CommitHook/ReportCommit"
-    [answer] = objects(grpcurl(report, data='{"table": "lake.db.seen"}'))
+    [answer] = objects(asked(report, data='{"table": "lake.db.seen"}'))
     assert answer["status"] == "ACCEPTED"
     snapshots = [{"snapshot_id": "9007199254740993"}]
-    [answer] = objects(grpcurl(report, data=json.dumps({"table": "lake.db.seen", "snapshots": snapshots})))
+    [answer] = objects(asked(report, data=json.dumps({"table": "lake.db.seen", "snapshots": snapshots})))
     assert answer["status"] in ("ACCEPTED", "DUPLICATE")
-    [answer] = objects(grpcurl(report, data='{"table": "lake.db.seen", "ref": "audit"}'))
+    [answer] = objects(asked(report, data='{"table": "lake.db.seen", "ref": "audit"}'))
     assert answer == {"status": "IGNORED", "reason": "branch `audit` is not looked after: only `main` is"}
-    assert "NotFound" in grpcurl(report, data='{"table": "sea.db.t"}', ok=False)
-    assert "InvalidArgument" in grpcurl(report, data='{"table": "t"}', ok=False)
+    assert "NotFound" in asked(report, data='{"table": "sea.db.t"}', ok=False)
+    assert "InvalidArgument" in asked(report, data='{"table": "t"}', ok=False)
     events = [{"seq": 7, "event": {"table": "lake.db.seen"}}, {"seq": 8, "event": {"table": "t"}}, {"seq": 9, "event": {"table": "lake.db.unseen"}}]
-    answers = objects(grpcurl("afterwrite.v1.CommitHook/ReportCommits", data="".join(map(json.dumps, events))))
+    answers = objects(asked("afterwrite.v1.CommitHook/ReportCommits", data="".join(map(json.dumps, events))))
     assert [(a["seq"], a["status"]) for a in answers] == [("7", "ACCEPTED"), ("8", "REJECTED"), ("9", "ACCEPTED")]
 
 
-def test_grpcurl_reads_a_layout(grpcurl):
-    grpcurl("afterwrite.v1.CommitHook/ReportCommit", data='{"table": "lake.db.seen"}')
-    ask = lambda ok=True: grpcurl("afterwrite.v1.Layout/GetLayout", data='{"table": "lake.db.seen"}', ok=ok)  # noqa: E731
+def test_a_layout_is_read_without_files(asked):
+    asked("afterwrite.v1.CommitHook/ReportCommit", data='{"table": "lake.db.seen"}')
+    ask = lambda ok=True: asked("afterwrite.v1.Layout/GetLayout", data='{"table": "lake.db.seen"}', ok=ok)  # noqa: E731
     engines.wait_until(lambda: "NotFound" not in ask(ok=None))
     assert objects(ask())[0]["traits"]["records"] == "6000"

@@ -249,6 +249,47 @@ fn a_load_from_before_a_rollback_changes_nothing_either() {
     assert_eq!(look(&orient, &stale).how, How::Stale);
 }
 
+/// Looks at a load at a moment.
+fn look_at(orient: &Orient, table: &Fake, now_ms: i64) -> How {
+    block_on(orient.absorb(table, SCALE, now_ms)).unwrap().how
+}
+
+#[test]
+fn a_table_whose_catalog_was_set_back_is_rebuilt_after_a_while_and_followed_from_there() {
+    let (mut world, orient) = five();
+    let mut backup = world.clone();
+    backup.next += 1000;
+    for n in 0..9 {
+        world.commit(Make::append([data(&part("b"), 7, n)]));
+    }
+    look(&orient, &world.load());
+    // writers go on from the backup, whose numbers stay below those that were known
+    let looks: Vec<How> = [0, 30_000, 59_999, 60_000, 60_001]
+        .into_iter()
+        .map(|now_ms| {
+            backup.commit(Make::append([data(&part("c"), 5, 5)]));
+            look_at(&orient, &backup.load(), now_ms)
+        })
+        .collect();
+    let (older, back) = (How::Stale, How::Rebuilt(Reason::SetBack));
+    assert_eq!(looks, [older, older, older, back, How::Incremental { snapshots: 1 }]);
+    assert_eq!(right_look(&orient, &backup.load()).how, How::Unchanged);
+}
+
+#[test]
+fn a_replica_that_lags_behind_a_table_changes_nothing_while_other_loads_come() {
+    let (mut world, orient) = five();
+    let lagging = world.load();
+    world.commit(Make::append([data(&part("b"), 7, 3)]));
+    look(&orient, &world.load());
+    for turn in 0..100 {
+        let now_ms = turn * 59_000;
+        assert_eq!(look_at(&orient, &lagging, now_ms), How::Stale);
+        assert_eq!(look_at(&orient, &lagging, now_ms + 58_000), How::Stale);
+        assert_eq!(look_at(&orient, &world.load(), now_ms + 58_500), How::Unchanged);
+    }
+}
+
 #[test]
 fn another_target_size_is_rebuilt_without_touching_the_history() {
     let (mut world, orient) = five();

@@ -110,7 +110,8 @@ pub struct World {
     pub misstate: u64,
     /// Whether a merge copies entries of older snapshots with their old status.
     pub careless: bool,
-    next: i64,
+    /// What the next id follows on.
+    pub next: i64,
     pub read: ReadLog,
 }
 

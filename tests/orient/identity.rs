@@ -182,7 +182,8 @@ impl Play {
     /// The law: after a look that was not refused as stale, what is known equals
     /// the recomputation of what was looked at. A fresh load is never stale.
     fn look(&mut self, load: &Fake, fresh: bool) {
-        self.now_ms += 1000;
+        // a few stale looks in a row may mean that the table was set back
+        self.now_ms += 20_000;
         let absorbed = block_on(self.orient.absorb(load, SCALE, self.now_ms)).unwrap();
         if absorbed.how == How::Stale {
             assert!(!fresh, "a fresh load was taken for a stale one");

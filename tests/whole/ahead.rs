@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use afterwrite::model::decision::{Reason, Verdict};
+use afterwrite::model::refusal::Refusal;
 use afterwrite::serve::backend::Backend;
 
 use super::world::{World, append_small, data_files, snapshots};
-use crate::fixture::{File, Table};
+use crate::fixture::{Bounds, File, Table};
 
 const ADVISED: &str = "[defaults]\ntarget_file_size = \"1MiB\"\n";
 
@@ -87,6 +88,57 @@ async fn each_candidate_is_looked_into_once_until_it_changes_and_few_at_a_time()
     process.look_at(&table).await;
     process.pass(3_600_000).await;
     assert_eq!((foreseen(), process.seen.rewrites()), (51, 0));
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn what_changes_all_the_time_keeps_no_other_candidate_from_being_looked_into() {
+    let world = World::new(ADVISED);
+    let table = world.table(Table::partitioned_by_p(), "t").await;
+    let commit = async |parts: std::ops::Range<i64>, n: i64| {
+        let change = parts.fold(table.change(), |change, p| change.append([crate::fixture::row(p * 100 + n, "v", p)]));
+        change.commit().await
+    };
+    let broken = commit(0..40, 0).await.data.pop().unwrap();
+    for n in 1..9 {
+        commit(0..40, n).await;
+    }
+    damage(&world, &broken).await;
+    let process = world.idle().await;
+    let foreseen = || process.seen.foreseen.load(Ordering::SeqCst);
+    for n in 0..6 {
+        // as many as one round looks into have changed
+        commit(0..32, 10 + n).await;
+        process.ooda.look(&table.name, "main", &[]).await.unwrap();
+        process.clock_passes(600_000);
+        let before = usize::try_from(n).unwrap() * 32;
+        let looked_into = async || {
+            if foreseen() == before {
+                process.ooda.round().await;
+            }
+            foreseen() == before + 32
+        };
+        process.until("a round of looks", looked_into).await;
+    }
+    let last = process.ooda.why(&table.name, Some("p=39")).await.unwrap().remove(0).decision.verdict;
+    assert!(matches!(last, Verdict::Not { reason: Reason::Refused(_) }), "{last:?}");
+}
+
+#[tokio::test]
+async fn an_advised_table_shows_at_once_what_a_delete_of_another_partition_refuses() {
+    let world = World::new(ADVISED);
+    let table = world.table(Table::partitioned_by_p(), "t").await;
+    let files = append_small(&table, 0, 9, 7).await;
+    let others = append_small(&table, 100, 9, 8).await;
+    let process = world.start().await;
+    process.look_at(&table).await;
+    let verdict = async || process.ooda.why(&table.name, Some("p=7")).await.unwrap().remove(0).decision.verdict;
+    assert!(matches!(verdict().await, Verdict::Now { .. }));
+    // when a delete that names a file of p=7 comes to p=8
+    table.change().delete_positions_in(&others[0], &[(&files[0], 0)], Bounds::Exact).commit().await;
+    process.look_at(&table).await;
+    let Verdict::Not { reason: Reason::Refused(refused) } = verdict().await else { panic!("{:?}", verdict().await) };
+    assert_eq!(refused.refusal, Refusal::StrayDelete);
     process.stop().await;
 }
 

@@ -183,6 +183,10 @@ impl Table for Watched {
         self.table.find_attempt(attempt, asserted)
     }
 
+    async fn trace_attempt(&self, attempt: &AttemptId, asserted: &str) -> Result<Resolution> {
+        self.table.trace_attempt(attempt, asserted).await
+    }
+
     async fn undo(&self, snapshot_id: i64, commit: &Commit<'_>) -> Result<Outcome> {
         self.table.undo(snapshot_id, commit).await
     }

@@ -35,6 +35,33 @@ async fn a_table_created_again_under_a_name_is_another_table() {
 }
 
 #[tokio::test]
+async fn a_table_that_its_catalog_set_back_is_known_as_it_stands_and_worked_on_again() {
+    let world = World::new(ACTING);
+    let table = world.table(Table::plain(), "t").await;
+    append_small(&table, 0, 9, 0).await;
+    let backup = table.load().await.view.metadata_location;
+    let process = world.start().await;
+    process.look_at(&table).await;
+    append_small(&table, 100, 5, 0).await;
+    process.look_at(&table).await;
+    assert_eq!((process.seen.rewrites(), data_files(&table).await), (1, 6));
+    // when the catalog is restored, and only a poll finds it
+    world.catalog.drop_table(&table.name);
+    world.catalog.register(&table.name, &backup);
+    process.poller.once().await.unwrap();
+    process
+        .until("the rewrite", async || {
+            process.clock_passes(1_000);
+            process.seen.rewrites() == 2
+        })
+        .await;
+    process.rest().await;
+    assert_eq!((data_files(&table).await, table.rows().await.len()), (1, 9));
+    world.layout_is_right(&process, &table).await;
+    process.stop().await;
+}
+
+#[tokio::test]
 async fn a_table_that_was_replaced_since_it_was_judged_is_not_worked_on_under_the_old_one_s_leave() {
     let world = World::new("[defaults]\ntarget_file_size = \"1MiB\"\n");
     let old = world.table(Table::plain().property("afterwrite.enabled", "true"), "t").await;

@@ -82,6 +82,10 @@ impl Table for IcebergTable {
         commit::find_attempt(self, attempt, asserted)
     }
 
+    async fn trace_attempt(&self, attempt: &AttemptId, asserted: &str) -> Result<Resolution> {
+        commit::trace_attempt(self, attempt, asserted).await
+    }
+
     async fn fence(&self, asserted: &str) -> Result<bool> {
         self.catalog.fence(&self.loaded.name, asserted).await
     }

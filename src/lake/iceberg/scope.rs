@@ -54,7 +54,7 @@ pub async fn read(table: &IcebergTable, scope: &PartitionKey) -> Result<ScopeFil
 /// or a delete that reaches it, is not Parquet), `encrypted`, `deletion-vector`,
 /// `damaged` (a data file that is live twice), `stray-delete` (a position delete
 /// names a file of the partition in another spelling, or from another spec or
-/// tuple). Store errors.
+/// tuple), and those of such a delete that cannot be read. Store errors.
 pub async fn read_many(table: &IcebergTable, scopes: &[PartitionKey]) -> Result<Vec<ScopeFiles>> {
     let Some(head) = head::read(table).await? else {
         return Ok(scopes.iter().map(|scope| nothing(scope.clone())).collect());
@@ -122,9 +122,9 @@ pub async fn read_states(table: &IcebergTable, head: &Head, scopes: &[PartitionK
     }
     let scanned: Vec<Found> = stream::iter(scans).buffered(PARALLEL_READS).try_collect().await?;
     let mut parts: Vec<Part> = scopes.iter().map(|_| Part::default()).collect();
-    let (mut global, mut aimed) = (Vec::new(), stray::ByTarget::new());
+    let (mut global, mut strays) = (Vec::new(), stray::Strays::default());
     for found in scanned {
-        found.positions.iter().for_each(|entry| stray::enter(&mut aimed, entry));
+        found.positions.iter().for_each(|entry| strays.enter(entry));
         global.extend(found.global.into_iter().map(|e| (found.home, e)));
         for (at, entry) in found.of_scope {
             let Some(part) = parts.get_mut(at) else { continue };
@@ -136,9 +136,10 @@ pub async fn read_states(table: &IcebergTable, head: &Head, scopes: &[PartitionK
     let mut states = Vec::with_capacity(scopes.len());
     for (scope, part) in scopes.iter().zip(parts) {
         let state = part.join(scope, &global, &store).await?;
-        stray::refuse(scope, &state.files, &state.reaching, &aimed)?;
+        strays.refuse(scope, &state.files, &state.reaching)?;
         states.push(state);
     }
+    strays.refuse_unread(&states, &store).await?;
     Ok(states)
 }
 

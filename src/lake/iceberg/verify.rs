@@ -16,6 +16,7 @@ mod chunks;
 mod counts;
 mod described;
 mod keys;
+mod levels;
 mod pages;
 mod readback;
 mod reread;
@@ -52,7 +53,8 @@ use crate::model::refusal::Refusal;
 ///   by position deletes than they name;
 /// * which rows are deleted, row by row, found by a second reading of the deletes;
 /// * NULLs of each column against the inputs' manifests, or footers: equal without
-///   deletes, else fewer by at most the deleted rows;
+///   deletes, else fewer by at most the deleted rows; inside lists and maps, entries and
+///   values against the inputs' footers;
 /// * values: ordered hashes of every column, pages and their values in order, or
 ///   bytes of every chunk;
 /// * the outputs have the table's schema by field ids, and the sizes, counts and
@@ -156,6 +158,7 @@ impl Proving<'_> {
         // each output was found to hold the rows that it is described with
         let rows = same_rows(self.plan, self.written)?;
         self.same_deleted(same.struck.rows, same.struck.deleted)?;
+        levels::check(&self.store, self.plan, self.outputs, &self.schema, self.written.rows_deleted).await?;
         let null_counts = self.counts(&entries, &same.nulls).await?;
         Ok(Proof { rows, null_counts, columns: same.columns, hash: format!("{:032x}", same.hash) })
     }
@@ -181,6 +184,7 @@ impl Proving<'_> {
         self.same_deleted(read.rows_in, read.rows_deleted)?;
         let columns = readback::same_columns(&read.columns, back)?;
         let nulls = back.iter().map(|c| (c.field_id, c.nulls)).collect();
+        levels::check(&self.store, self.plan, self.outputs, &self.schema, self.written.rows_deleted).await?;
         let null_counts = self.counts(entries, &nulls).await?;
         Ok(Proof { rows, null_counts, columns, hash: format!("{:032x}", row_hash(back)) })
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::log::Standing;
-use super::scope::{Await, ScopePage};
+use super::scope::{Await, ScopePage, position_deletes_came};
 use super::{Begun, Scope, Seen};
 use crate::decide::budget::bound_for;
 use crate::decide::round::Candidate;
@@ -106,6 +106,10 @@ impl Page {
             // what is gone may be the other partition's delete for which they were refused
             mended.extend(self.astray());
         }
+        if before.is_some_and(|before| position_deletes_came(before, now, &scopes)) {
+            // they may name files of the other partitions
+            self.look_again(&scopes);
+        }
         scopes.extend(self.forgive(if elsewhere { None } else { Some(&mended) }));
         scopes.extend(self.seen(view, began_ms));
         self.facts = facts;
@@ -158,6 +162,14 @@ impl Page {
         let mut lifted = keys;
         lifted.retain(|key| self.scopes.get_mut(key).is_some_and(ScopePage::lift));
         lifted
+    }
+
+    /// Has the candidates of all but these partitions looked into again.
+    fn look_again(&mut self, but: &BTreeSet<PartitionKey>) {
+        let waits = |(key, scope): &(&PartitionKey, &mut ScopePage)| scope.candidate.is_some() && !but.contains(*key);
+        let mut waiting: Vec<&mut ScopePage> = self.scopes.iter_mut().filter(waits).map(|(_, scope)| scope).collect();
+        let others = waiting.len().saturating_sub(1);
+        waiting.iter_mut().for_each(|scope| scope.look_again(others));
     }
 
     /// Partitions refused for a delete of another one.

@@ -1,10 +1,14 @@
 //! What is remembered of one partition beside its layout.
 
+use std::collections::BTreeSet;
+
 use super::log::Standing;
 use crate::decide::ScopeMemory;
 use crate::decide::round::Candidate;
+use crate::model::partition::PartitionKey;
 use crate::model::refusal::{Refusal, Refused};
 use crate::model::table::TableView;
+use crate::orient::TableState;
 use crate::telemetry::verdict_names;
 
 /// The first pause after work that did not land.
@@ -36,6 +40,8 @@ pub struct ScopePage {
     pub(super) foresight: Foresight,
     /// Its candidate is not looked into before.
     rests_until_ms: Option<i64>,
+    /// For how long it rested last.
+    rest_ms: i64,
 }
 
 /// What is known of the plan that a candidate would make.
@@ -121,7 +127,7 @@ impl ScopePage {
         (self.score, self.waits_for) = (0.0, String::new());
         // what is refused asks for it again as soon as it changes
         if self.refused.is_none() {
-            (self.foresight, self.rests_until_ms) = (Foresight::None, None);
+            (self.foresight, self.rests_until_ms, self.rest_ms) = (Foresight::None, None, 0);
         }
     }
 
@@ -156,9 +162,28 @@ impl ScopePage {
     }
 
     /// Its candidate was looked into, as asked for by this rule; `None` when that came
-    /// to nothing. It is not looked into again before.
-    pub fn foreseen(&mut self, rule: Option<String>, rests_until_ms: i64) {
+    /// to nothing. It is not looked into again before it has rested.
+    pub fn foreseen(&mut self, rule: Option<String>, now_ms: i64, rest_ms: i64) {
         self.foresight = rule.map_or(Foresight::None, Foresight::Done);
-        self.rests_until_ms = Some(rests_until_ms);
+        (self.rests_until_ms, self.rest_ms) = (Some(now_ms.saturating_add(rest_ms)), rest_ms);
     }
+
+    /// What was found on looking into its candidate may hold no longer, as for `others`
+    /// at the same time: it is looked into again when all could have rested in turn.
+    pub fn look_again(&mut self, others: usize) {
+        if self.foresight != Foresight::None {
+            self.foresight = Foresight::None;
+            let longer = self.rest_ms.saturating_mul(i64::try_from(others).unwrap_or(i64::MAX));
+            self.rests_until_ms = self.rests_until_ms.map(|until| until.saturating_add(longer));
+        }
+    }
+}
+
+/// Whether any of these partitions has other position deletes than before.
+pub fn position_deletes_came(before: &TableState, now: &TableState, of: &BTreeSet<PartitionKey>) -> bool {
+    let tally = |state: &TableState, key| state.layout.partition(key).map(|p| p.position_deletes).unwrap_or_default();
+    of.iter().any(|key| {
+        let deletes = tally(now, key);
+        deletes.files > 0 && deletes != tally(before, key)
+    })
 }

@@ -162,6 +162,10 @@ pub struct State {
     pub on_load: VecDeque<Foreign>,
     /// The catalog is down until then.
     pub down_until: i64,
+    /// The catalog compares heads, and not pointers.
+    pub heads: bool,
+    /// Neither the catalog nor the store answers any more.
+    pub hung: bool,
     /// So many removals fail.
     pub removals_fail: u32,
     /// The rewrite leaves a file that it does not hand over.

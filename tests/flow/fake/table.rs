@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use afterwrite::lake::asserted::{Asserted, AssertedHead};
 use afterwrite::lake::clock::Clock;
 use afterwrite::lake::{Commit, Control, Error, Format, NotLanded, Output, Pointer, Proof, Result, Table, Written};
 use afterwrite::model::file::{Entry, ManifestRef};
@@ -30,6 +31,7 @@ impl Format for Lake {
     }
 
     async fn load(&self, name: &TableName, _: &str) -> Result<Option<Arc<dyn Table>>> {
+        self.answers().await;
         let now = self.clock.now_ms();
         let version = self.with(|s| {
             if now < s.down_until {
@@ -43,6 +45,15 @@ impl Format for Lake {
             Ok(version)
         })?;
         Ok(version.map(|version| Arc::new(FakeTable::new(version, self.clone())) as Arc<dyn Table>))
+    }
+}
+
+impl Lake {
+    /// Comes back while calls are answered.
+    async fn answers(&self) {
+        if self.with(|s| s.hung) {
+            std::future::pending::<()>().await;
+        }
     }
 }
 
@@ -80,9 +91,17 @@ impl FakeTable {
         }
         self.lake.with(|s| s.put(&path, vec![]));
         control.reached(KillPoint::OutputBegun);
+        self.lake.answers().await;
         let records = u64::try_from(rows.len()).unwrap();
         self.lake.with(|s| s.put(&path, rows));
         Ok(Output { path, bytes: records * 4, records })
+    }
+
+    /// What a commit depends on.
+    fn asserted(&self) -> String {
+        let head = AssertedHead { reference: "main".into(), snapshot_id: self.version.head, sequence_number: None };
+        let head = self.lake.with(|s| s.heads).then_some(head);
+        Asserted { metadata_location: self.version.location.clone(), head }.to_string()
     }
 
     /// Writes the metadata of `next`, then asks the catalog to swap to it.
@@ -92,14 +111,16 @@ impl FakeTable {
             self.lake.with(|s| s.put(manifest, vec![]));
         }
         commit.control.reached(KillPoint::ManifestsWritten);
+        self.lake.answers().await;
         let fault = self.lake.with(|s| s.faults.pop_front()).unwrap_or(Fault::None);
         if fault == Fault::ErrorBefore {
             return Err(Error::unreachable("store", anyhow::anyhow!("reset")));
         }
         commit.control.will_write(&next.location).await?;
         self.lake.with(|s| s.put(&next.location, vec![]));
-        commit.control.will_commit(&self.version.location).await?;
+        commit.control.will_commit(&self.asserted()).await?;
         commit.control.reached(KillPoint::MetadataWritten);
+        self.lake.answers().await;
         let head = next.head.unwrap();
         let moved = self.lake.with(|s| {
             if fault == Fault::Moved {
@@ -139,10 +160,12 @@ impl Table for FakeTable {
     }
 
     async fn scope(&self, _: &PartitionKey) -> Result<ScopeFiles> {
+        self.lake.answers().await;
         Ok(self.version.head_snapshot().unwrap().files())
     }
 
     async fn rewrite(&self, plan: &Plan, attempt: &AttemptId, control: &dyn Control) -> Result<Written> {
+        self.lake.answers().await;
         let head = self.version.head_snapshot().unwrap();
         let mut rows = Vec::new();
         for input in &plan.inputs {
@@ -178,6 +201,7 @@ impl Table for FakeTable {
     }
 
     async fn verify(&self, plan: &Plan, written: &Written) -> Result<Proof> {
+        self.lake.answers().await;
         if let Some(gone) = self.lake.with(|s| written.outputs.iter().find(|o| !s.store.contains_key(&o.path))) {
             return Err(Error::NotFound { path: gone.path.clone() });
         }
@@ -195,6 +219,7 @@ impl Table for FakeTable {
     }
 
     async fn commit(&self, plan: &Plan, written: &Written, commit: &Commit<'_>) -> Result<Outcome> {
+        self.lake.answers().await;
         self.lake.with(|s| {
             let foreign = s.before_commit.pop_front().unwrap_or(Foreign::Nothing);
             s.act(foreign);
@@ -229,6 +254,7 @@ impl Table for FakeTable {
     }
 
     async fn undo(&self, snapshot_id: i64, commit: &Commit<'_>) -> Result<Outcome> {
+        self.lake.answers().await;
         if self.version.head != Some(snapshot_id) {
             return Ok(Outcome::Rejected { reason: "not the head".into() });
         }
@@ -240,6 +266,7 @@ impl Table for FakeTable {
     }
 
     async fn remove_outputs(&self, proof: &NotLanded, paths: &[String]) -> Result<()> {
+        self.lake.answers().await;
         self.lake.with(|s| {
             if s.removals_fail > 0 {
                 s.removals_fail -= 1;

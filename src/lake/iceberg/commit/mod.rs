@@ -11,12 +11,14 @@ mod remove;
 pub(super) mod replace;
 mod resolve;
 mod summary;
+mod trace;
 mod undo;
 
 pub use foresee::foresee;
 pub use remove::remove_outputs;
 pub use resolve::find_attempt;
 pub(super) use resolve::parentless;
+pub use trace::trace_attempt;
 pub use undo::undo;
 
 use iceberg::spec::{DataFile, FormatVersion, Snapshot, SnapshotReference, SnapshotRetention, StatisticsFile, TableMetadata};

@@ -12,7 +12,7 @@ use crate::model::plan::{ATTEMPT_KEY, AttemptId};
 
 /// How far the format lets a snapshot's time lie before the metadata that it was
 /// added to, in milliseconds: writers' clocks differ.
-const CLOCK_TOLERANCE_MS: i64 = 60_000;
+pub(super) const CLOCK_TOLERANCE_MS: i64 = 60_000;
 
 /// How long after its base a commit to a table of format 1 may still arrive, by the
 /// table's own clock, in milliseconds: no server works on one request for so long.
@@ -93,7 +93,8 @@ fn uncut(metadata: &TableMetadata, older: impl Fn(&Snapshot) -> bool) -> std::re
     }
 }
 
-fn snapshot_of<'a>(metadata: &'a TableMetadata, attempt: &AttemptId) -> Option<&'a Snapshot> {
+/// The snapshot that carries an attempt's id.
+pub(super) fn snapshot_of<'a>(metadata: &'a TableMetadata, attempt: &AttemptId) -> Option<&'a Snapshot> {
     metadata.snapshots().map(|s| s.as_ref()).find(|s| s.summary().additional_properties.get(ATTEMPT_KEY) == Some(&attempt.0))
 }
 

@@ -19,7 +19,7 @@ use crate::model::file::Content;
 use crate::model::plan::{LiveDelete, LiveFile, Plan};
 
 /// Compares every column that is not inside a list or map (writers count those
-/// differently) and whose NULLs all inputs tell; returns how many.
+/// differently; see [`levels`](super::levels)) and whose NULLs all inputs tell; returns how many.
 ///
 /// Invariants checked:
 /// * without deletes the counts are equal;

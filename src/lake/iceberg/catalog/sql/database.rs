@@ -1,6 +1,7 @@
 //! The statements, the same text for both databases.
 
 use std::path::Path;
+use std::time::Duration;
 
 use sqlx::postgres::{PgPool, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
@@ -68,7 +69,7 @@ impl Database {
             }
             self.works(PROBE_TYPE).await
         };
-        self.typed.get_or_try_init(|| prepare).await.copied()
+        patiently(postgres::PATIENCE, self.typed.get_or_try_init(|| prepare)).await.copied()
     }
 
     /// Namespace, table and pointer of every table.
@@ -76,7 +77,7 @@ impl Database {
         let sql = self.text("SELECT table_namespace, table_name, metadata_location FROM iceberg_tables WHERE catalog_name = $1 AND metadata_location IS NOT NULL").await?;
         match &self.pool {
             Pool::Sqlite(pool) => sqlx::query_as(&sql).bind(catalog).fetch_all(pool).await,
-            Pool::Postgres(pool) => sqlx::query_as(&sql).bind(catalog).fetch_all(pool).await,
+            Pool::Postgres(pool) => patiently(postgres::PATIENCE, sqlx::query_as(&sql).bind(catalog).fetch_all(pool)).await,
         }
     }
 
@@ -86,7 +87,10 @@ impl Database {
         let namespace = name.namespace_path();
         match &self.pool {
             Pool::Sqlite(pool) => sqlx::query_as(&sql).bind(catalog).bind(namespace).bind(&name.table).fetch_optional(pool).await,
-            Pool::Postgres(pool) => sqlx::query_as(&sql).bind(catalog).bind(namespace).bind(&name.table).fetch_optional(pool).await,
+            Pool::Postgres(pool) => {
+                let row = sqlx::query_as(&sql).bind(catalog).bind(namespace).bind(&name.table);
+                patiently(postgres::PATIENCE, row.fetch_optional(pool)).await
+            }
         }
     }
 
@@ -143,8 +147,7 @@ impl Database {
                     transaction.commit().await?;
                     Ok::<_, sqlx::Error>(rows)
                 };
-                let late = |_| sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
-                tokio::time::timeout(postgres::PATIENCE, fenced).await.map_err(late)??
+                patiently(postgres::PATIENCE, fenced).await?
             }
         };
         Ok(rows > 0)
@@ -170,6 +173,11 @@ impl Database {
             Err(e) => Err(e),
         }
     }
+}
+
+/// A server that has taken a statement need not answer it.
+async fn patiently<T>(time: Duration, work: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+    tokio::time::timeout(time, work).await.map_err(|_| sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()))?
 }
 
 fn absent(error: &dyn sqlx::error::DatabaseError) -> bool {
@@ -198,4 +206,17 @@ pub fn explain(what: String, error: sqlx::Error) -> Error {
         _ => false,
     };
     if setup { Error::Setup(format!("{what}: {error}")) } else { Error::unreachable(what, error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_does_not_answer_is_given_up() {
+        let hung = std::future::pending::<sqlx::Result<()>>();
+        let error = patiently(Duration::from_millis(1), hung).await.unwrap_err();
+        assert!(matches!(explain("list tables".into(), error), Error::Unreachable { .. }));
+        assert_eq!(patiently(Duration::from_secs(60), async { Ok(7) }).await.unwrap(), 7);
+    }
 }
