@@ -348,6 +348,8 @@ impl Loop {
     async fn round_on(self: Arc<Self>) {
         loop {
             tokio::select! {
+                // a round that is due twice over is made once
+                biased;
                 () = self.changed.notified() => {}
                 () = self.parts.clock.sleep(ROUND) => {}
             }
