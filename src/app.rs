@@ -140,6 +140,9 @@ impl App {
             clock: Arc::clone(&self.clock),
             settings: Arc::clone(&self.settings),
         });
+        let heeded = Arc::new(proxy::Ledger::default());
+        let read = Arc::clone(&heeded);
+        ooda.set_reads(Box::new(move |table, now_ms| read.read_rate(table, now_ms)));
         let recovered = act.recover().await?;
         tracing::info!(committed = recovered.committed.len(), ended = recovered.ended.len(), open = recovered.open.len(), "journal read");
         ooda.set_open(recovered.open.len());
@@ -152,7 +155,6 @@ impl App {
             }
         };
         self.enter_doors(inbox.ledger(), &running);
-        let heeded = Arc::new(proxy::Ledger::default());
         let proxies = match self.proxies(options.insecure, &inbox, &heeded).await {
             Ok(proxies) => proxies,
             Err(error) => {

@@ -155,6 +155,10 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
             show::print(&remote::doors(args, json).await?)?;
             Ok(Exit::Done)
         }
+        Command::Backlog(args) => {
+            show::print(&remote::backlog(args, json).await?)?;
+            Ok(Exit::Done)
+        }
         Command::Watch(args) => {
             let signals = signals::Signals::listen("")?;
             tokio::select! {

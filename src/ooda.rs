@@ -10,14 +10,16 @@
 
 mod ahead;
 mod answer;
+mod backlog;
 mod book;
 pub mod hold;
 mod keep;
 mod work;
 
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -32,15 +34,16 @@ use crate::lake::{Error, Format, Glanced, Table};
 use crate::model::event::{Certainty, Door, Event};
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::partition::PartitionKey;
-use crate::model::policy::BudgetLimits;
+use crate::model::policy::Policy;
 use crate::observe::{Entrance, Inbox, Look, Roster};
 use crate::orient::{self, Absorbed, How, Orient, TableState};
 use crate::serve::backend::Explained;
-use crate::settings::{self, Settings};
+use crate::settings::{self, Settings, Warning};
 use crate::telemetry;
 
+use backlog::Pace;
 pub use book::Scope;
-use book::{Book, Due, Seen};
+use book::{Asked, Book, Due, Seen};
 use hold::Holds;
 
 /// Looks made side by side.
@@ -91,12 +94,18 @@ struct Known {
     state: Arc<TableState>,
 }
 
+/// Who tells how often a table is read, in scans an hour, at a moment; `None` where
+/// nothing is known of it.
+pub type Reads = dyn Fn(&TableName, i64) -> Option<f64> + Send + Sync;
+
 /// The loop and what it remembers. One a process.
 pub struct Loop {
     parts: Parts,
     entrance: Arc<Entrance>,
-    limits: BudgetLimits,
     budget: Mutex<Budget>,
+    /// What is rewritten in an hour, by tenant.
+    pace: Mutex<Pace>,
+    reads: OnceLock<Box<Reads>>,
     book: Mutex<Book>,
     decisions: broadcast::Sender<Arc<Explained>>,
     changed: Notify,
@@ -113,17 +122,18 @@ pub struct Loop {
 impl Loop {
     /// A loop at rest.
     pub fn new(parts: Parts) -> Arc<Self> {
-        let limits = parts.settings.budget;
-        let budget = Mutex::new(Budget::new(&limits, parts.clock.now_ms()));
+        let budget = Mutex::new(Budget::new(&parts.settings.budgets, parts.clock.now_ms()));
+        let book = Mutex::new(Book::new(&parts.settings.budgets, parts.settings.ranking.corrected));
         let (decisions, _) = broadcast::channel(WATCH_BUFFER);
         let doors = (parts.inbox.clone(), Arc::clone(&parts.roster), Arc::clone(&parts.clock));
         let entrance = Arc::new(Entrance::new(doors.0, doors.1, doors.2, parts.format.catalogs()));
         Arc::new(Self {
             parts,
             entrance,
-            limits,
             budget,
-            book: Mutex::default(),
+            pace: Mutex::default(),
+            reads: OnceLock::new(),
+            book,
             decisions,
             changed: Notify::new(),
             jobs: TaskTracker::new(),
@@ -140,6 +150,7 @@ impl Loop {
         // what is paused is known before anything is judged
         self.read_pauses().await;
         self.read_spent().await;
+        self.read_learned().await;
         let lookers: Vec<_> = (0..LOOKERS).map(|_| tokio::spawn(Arc::clone(self).look_on())).collect();
         let rounds = tokio::spawn(Arc::clone(self).round_on());
         for looker in lookers {
@@ -248,11 +259,11 @@ impl Loop {
             return Ok(Looked { how: telemetry::Looked::Gone, unseen: hints.to_vec(), older: false, state: None });
         };
         let view = table.view();
-        let (policy, warnings) = settings::resolve(&self.parts.settings, name, &view.properties);
+        let (policy, warnings, tenant) = self.resolve(name, &view.properties);
         let absorbed = self.parts.orient.absorb(table.as_ref(), policy.scale, self.now()).await?;
         self.parts.roster.looked(name, &view.metadata_location);
         self.note(table.as_ref(), &absorbed).await;
-        let taken = self.book().take_in(Seen { view, policy, warnings, absorbed: &absorbed, began_ms });
+        let taken = self.book().take_in(Seen { view, policy, warnings, tenant, absorbed: &absorbed, began_ms });
         self.forget(taken.replaced).await;
         self.restore(name, view.ident, &absorbed).await;
         let due = self.book().due(self.now()).remove(name).unwrap_or_default();
@@ -325,8 +336,9 @@ impl Loop {
     /// Judges partitions of a table by its state, and keeps every decision.
     fn judge_due(&self, name: &TableName, due: Due, state: &TableState) {
         let all = if due.all { self.book().take_all(name, state) } else { None };
+        let read_rate = self.read_rate(name);
         for scope in all.unwrap_or(due.scopes) {
-            let judged = self.book().judge(name, &scope, state, self.now(), &self.limits);
+            let judged = self.book().judge(name, &scope, Asked { state, read_rate, now_ms: self.now() }, &self.parts.settings.budgets);
             let Some(explained) = judged else { continue };
             telemetry::decided(&explained.decision.verdict);
             let _ = self.decisions.send(explained);
@@ -336,6 +348,8 @@ impl Loop {
     async fn round_on(self: Arc<Self>) {
         loop {
             tokio::select! {
+                // a round that is due twice over is made once
+                biased;
                 () = self.changed.notified() => {}
                 () = self.parts.clock.sleep(ROUND) => {}
             }
@@ -386,14 +400,17 @@ impl Loop {
         for (act, (count, files)) in [false, true].into_iter().zip(depth) {
             telemetry::candidates(act, count, files);
         }
+        let ranking = &self.parts.settings.ranking;
+        let ranked = decide::round::rank_by(ranking, pending);
         let round = {
             let mut budget = self.budget();
-            let round = decide::round::start(decide::round::rank(pending), &mut budget, now_ms);
+            let round = decide::round::start_by(ranking.select, ranked, &mut budget, now_ms);
             telemetry::budget(budget.available(), budget.reserved());
             telemetry::jobs_running(budget.running());
             round
         };
         self.book().set_waits(&round);
+        self.tell_backlog(now_ms);
         for (ranked, reservation) in round.started {
             let held = work::Held::new(self, reservation);
             let begun = self.book().begin(&ranked.candidate);
@@ -401,6 +418,25 @@ impl Loop {
                 drop(self.jobs.spawn(work::carry_out(work::Place::new(self, begun), held)));
             }
         }
+    }
+
+    /// What the settings and a table's properties mean for it, within the budgets that
+    /// concern it, and its tenant.
+    fn resolve(&self, name: &TableName, properties: &BTreeMap<String, String>) -> (Policy, Vec<Warning>, Option<Arc<str>>) {
+        let settings = &self.parts.settings;
+        let (mut policy, warnings) = settings::resolve(settings, name, properties);
+        let tenant = settings.tenant_of(&name.to_string()).map(|t| Arc::clone(&t.name));
+        policy.max_job_bytes = policy.max_job_bytes.min(settings.budgets.most_bytes(tenant.as_deref()));
+        (policy, warnings, tenant)
+    }
+
+    /// Sets who tells how often tables are read; once.
+    pub fn set_reads(&self, reads: Box<Reads>) {
+        let _ = self.reads.set(reads);
+    }
+
+    fn read_rate(&self, name: &TableName) -> Option<f64> {
+        self.reads.get().and_then(|reads| reads(name, self.now()))
     }
 
     /// Commits whose outcome recovery could not tell yet.

@@ -37,4 +37,5 @@ mod rewrite {
     pub mod walker;
 }
 mod serve;
+mod sim;
 mod whole;

@@ -5,6 +5,7 @@ use uuid::Builder;
 
 use crate::lake::Proof;
 use crate::lake::clock::{Chance, Clock};
+use crate::model::estimate::{Estimate, Figures};
 use crate::model::ident::TableName;
 use crate::model::outcome::Conflict;
 use crate::model::partition::PartitionKey;
@@ -175,6 +176,21 @@ pub struct Numbers {
     pub wasted_bytes: u64,
     /// What the proof found equal.
     pub proof: Option<Proof>,
+    /// What it was expected to do, where that was estimated.
+    #[serde(default)]
+    pub estimate: Option<Estimate>,
+}
+
+impl Numbers {
+    /// What it did, in the figures that are estimated.
+    pub fn figures(&self) -> Figures {
+        Figures {
+            files: self.files_in.saturating_sub(self.files_out) as f64,
+            bytes: self.bytes_out as f64,
+            seconds: seconds(self.millis),
+            gb_hours: self.gb_hours,
+        }
+    }
 }
 
 /// What became of a job, by what the caller must do.

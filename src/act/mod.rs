@@ -24,12 +24,13 @@ use std::time::Duration;
 pub use attempt::{Attempt, AttemptState};
 pub use control::{KillSwitch, Progress, Watcher};
 pub use job::{Job, JobResult, JobState, Kind, Numbers, Verdict};
-pub use journal::{Holder, Journal, MemoryJournal, Pause, Pauses, Query, Role, SqliteJournal};
+pub use journal::{Holder, Journal, MemoryJournal, Pause, Pauses, Query, Role, Spent, SqliteJournal};
 pub use recover::{Recovered, interrupted};
 pub use undo::NotUndone;
 
 use crate::lake::clock::{Chance, Clock};
 use crate::lake::{Error, Format, Table, Written};
+use crate::model::estimate::Estimate;
 use crate::model::killpoint::KillPoint;
 use crate::model::outcome::Conflict;
 use crate::model::plan::{AttemptId, JobId, Plan};
@@ -224,6 +225,11 @@ impl Act {
     /// A crash, or a dropped future, at any point leaves a job that
     /// [`Act::recover`] closes.
     pub async fn run(&self, plan: &Plan, watcher: Option<Watcher>) -> JobResult {
+        self.run_estimated(plan, None, watcher).await
+    }
+
+    /// [`Act::run`], with what it is expected to do, which is journaled beside what it does.
+    pub async fn run_estimated(&self, plan: &Plan, estimate: Option<Estimate>, watcher: Option<Watcher>) -> JobResult {
         let Some(_lease) = self.leases.take(plan) else {
             return JobResult::unstarted(plan, Verdict::Busy);
         };
@@ -232,6 +238,7 @@ impl Act {
             Ok(Err(verdict)) => return JobResult::unstarted(plan, verdict),
             Err(error) => return JobResult::unstarted(plan, Verdict::Failed { error: format!("journal: {error}") }),
         };
+        work.numbers.estimate = estimate;
         let done = self.carry_out(&mut work).await;
         self.settle(work, done).await
     }

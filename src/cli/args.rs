@@ -61,6 +61,8 @@ pub enum Command {
     Watch(Watch),
     /// Show what a running sidecar hears: every source, its counts, lag and problems
     Doors(Doors),
+    /// Show what waits in a running sidecar: how much, for how long, when it will be done
+    Backlog(Backlog),
     /// List jobs and what became of them
     Jobs(Jobs),
     /// Stop a job
@@ -130,6 +132,9 @@ pub struct Inspect {
     /// Which table.
     #[command(flatten)]
     pub branch: Branch,
+    /// Also every trait of the table by its name, with unit, kind, scope and meaning
+    #[arg(long)]
+    pub traits: bool,
 }
 
 /// Arguments of `why`.
@@ -198,6 +203,17 @@ pub struct Watch {
 /// Arguments of `doors`.
 #[derive(Clone, Debug, Args)]
 pub struct Doors {
+    /// Which sidecar.
+    #[command(flatten)]
+    pub server: Server,
+}
+
+/// Arguments of `backlog`.
+#[derive(Clone, Debug, Args)]
+pub struct Backlog {
+    /// Also so many candidates, best first, those on the Pareto front of gain against cost marked
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    pub candidates: u32,
     /// Which sidecar.
     #[command(flatten)]
     pub server: Server,

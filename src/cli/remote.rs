@@ -1,6 +1,6 @@
 //! The commands that ask a running sidecar.
 
-use super::args::{Doors, Report, Server, Watch, Why};
+use super::args::{Backlog, Doors, Report, Server, Watch, Why};
 use super::exit::Exit;
 use super::{human, show};
 use crate::proto::v1;
@@ -87,7 +87,11 @@ pub async fn why(args: &Why, json: bool) -> Result<String, Failure> {
         let why = format!("{} has no decision on a partition `{partition}`; `why {}` lists those it has", args.table, args.table);
         return Err(Failure { exit: Exit::NotFound, why });
     }
-    Ok(if json { show::decisions_json(&made) } else { show::decisions(&made) })
+    if json {
+        return Ok(show::decisions_json(&made));
+    }
+    let traits = made.first().filter(|_| !partition.is_empty()).map(show::traits_of).unwrap_or_default();
+    Ok([show::decisions(&made), traits].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n"))
 }
 
 /// `doors`: returns what to print.
@@ -97,6 +101,16 @@ pub async fn why(args: &Why, json: bool) -> Result<String, Failure> {
 pub async fn doors(args: &Doors, json: bool) -> Result<String, Failure> {
     let doors = connect(&args.server).await?.doors().await?;
     Ok(show::doors(&doors, json))
+}
+
+/// `backlog`: returns what to print.
+///
+/// # Errors
+/// When the sidecar is not there.
+pub async fn backlog(args: &Backlog, json: bool) -> Result<String, Failure> {
+    let client = connect(&args.server).await?;
+    let candidates = if args.candidates > 0 { client.candidates(args.candidates).await? } else { Vec::new() };
+    Ok(show::backlog(&client.backlog().await?, &candidates, json))
 }
 
 /// `watch`: tells each line to `say` until `say` returns false.

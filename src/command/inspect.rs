@@ -37,7 +37,12 @@ pub async fn run(app: &App, args: &Inspect, json: bool) -> Result<Exit, Failure>
         Some(PartitionRow { partition: key.clone(), label: view.partition_name(key), traits })
     };
     let rows: Vec<PartitionRow> = state.layout.partitions().keys().filter_map(|key| row(&key)).collect();
-    show::print(&if json { show::inspect_json(&layout, &rows) } else { show::inspect(&layout, &rows) })?;
+    let text = match (json, args.traits) {
+        (true, _) => show::inspect_json(&layout, &rows),
+        (false, false) => show::inspect(&layout, &rows),
+        (false, true) => format!("{}\n\n{}", show::inspect(&layout, &rows), show::traits(&layout.traits)),
+    };
+    show::print(&text)?;
     Ok(if view.refused.is_empty() { Exit::Done } else { Exit::Refused })
 }
 

@@ -1,6 +1,6 @@
 //! `jobs`, `cancel`, `pause`, `resume`: the journal by hand.
 
-use crate::act::{Job, Journal, Kind, Pause, Query, interrupted};
+use crate::act::{Job, JobState, Journal, Kind, Pause, Query, interrupted};
 use crate::app::App;
 use crate::cli::args::Jobs;
 use crate::cli::show::JobRow;
@@ -55,6 +55,8 @@ fn row(job: &Job, attempt: Option<String>) -> JobRow {
         snapshot_id: job.numbers.snapshot_id.map(|id| id.to_string()),
         deletes_carried: job.numbers.deletes_carried,
         wasted_bytes: job.numbers.wasted_bytes,
+        estimate: job.numbers.estimate,
+        actual: (job.state == JobState::Committed && job.kind == Kind::Rewrite).then(|| job.numbers.figures()),
         error: if job.numbers.snapshot_id.is_some() { String::new() } else { job.note.clone() },
     }
 }

@@ -1,17 +1,21 @@
-//! The hard budget: jobs reserve their upper bound and settle to what they used.
+//! The hard budgets: jobs reserve their upper bound and settle to what they used.
 //!
-//! A bucket in integers, filled by time that is passed in. What it holds plus
-//! what is reserved never passes its cap, so that the actual costs over any
-//! window are at most `rate × window + cap`, whenever they are booked.
+//! A job is booked to every budget that concerns it, the overall one, its tenant's
+//! and its table's, in GB-hours, bytes, commits and jobs at one time. It starts when
+//! all of them hold it, and then none is passed: see [`bucket`](super::bucket).
 
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use super::bucket::{Bucket, HOUR_MS};
+use crate::model::economy::{Budgets, Limits};
+use crate::model::ident::TableIdent;
 use crate::model::plan::Bound;
 use crate::model::policy::{BudgetLimits, Policy};
 
 /// Nano-GB-hours in a GB-hour.
 const NANO: f64 = 1e9;
-/// Milliseconds in an hour: the bucket counts nano-GB-hours in this fraction, so
-/// that filling it by the millisecond loses nothing.
-const HOUR_MS: i128 = 3_600_000;
 /// A job may take this many times its estimate before it is stopped.
 const SAFETY: f64 = 4.0;
 /// At the least; a job that would not fit with less is cut smaller.
@@ -23,29 +27,127 @@ const GRACE_MS: f64 = 60_000.0;
 /// reserved with the job. A catalog that hangs may hold a job for longer: that is a
 /// debt, paid before the next job.
 pub const LINGER_MS: i64 = 90_000;
+/// Tables whose own budgets are kept; above it those that are full are let go.
+const MOST_TABLES: usize = 10_000;
 
 /// What may still be spent.
 #[derive(Debug)]
 pub struct Budget {
-    rate: i128,
-    cap: i128,
-    level: i128,
-    reserved: i128,
-    running: usize,
-    slots: usize,
-    filled_at_ms: i64,
+    budgets: Budgets,
+    overall: Purse,
+    tenants: BTreeMap<Arc<str>, Purse>,
+    tables: HashMap<TableIdent, Purse>,
 }
 
-/// A part of the budget that is set aside for one job. Hand it back with
+/// What a job asks of the budgets: the most that it may use, and whose they are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask<'a> {
+    /// Its upper bound.
+    pub bound: &'a Bound,
+    /// The bytes of the files that it may replace.
+    pub bytes: u64,
+    /// Its table; `None` asks the overall budget alone.
+    pub table: Option<TableIdent>,
+    /// The tenant of its table, if any.
+    pub tenant: Option<&'a Arc<str>>,
+}
+
+/// What a job used.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Used {
+    /// GB-hours.
+    pub gb_hours: f64,
+    /// Bytes of the files that it replaced, or tried to.
+    pub bytes: u64,
+    /// Snapshots that it made, or may have made.
+    pub commits: u64,
+}
+
+/// What a job before this process used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spending {
+    /// When it was booked, in milliseconds since the epoch.
+    pub at_ms: i64,
+    /// Its table; `None` when that is not known.
+    pub table: Option<TableIdent>,
+    /// The tenant of its table, if any.
+    pub tenant: Option<Arc<str>>,
+    /// What it used.
+    pub used: Used,
+}
+
+/// A part of the budgets that is set aside for one job. Hand it back with
 /// [`Budget::settle`].
 #[must_use = "a reservation that is not settled holds its budget for ever"]
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reservation {
-    nano: i128,
+    amounts: Amounts,
+    table: Option<TableIdent>,
+    tenant: Option<Arc<str>>,
+}
+
+/// Of which budget.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// A tenant's.
+    Tenant(Arc<str>),
+    /// The table's own.
+    Table,
+    /// The one that all jobs share.
+    All,
+}
+
+impl fmt::Display for Whose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tenant(name) => write!(f, "the budget of tenant {name}"),
+            Self::Table => f.write_str("the table's budget"),
+            Self::All => f.write_str("the budget"),
+        }
+    }
+}
+
+/// [`Whose`] without a name: most asks are answered without one.
+#[derive(Clone, Copy)]
+enum Of {
+    All,
+    Tenant,
+    Table,
+}
+
+impl Of {
+    fn whose(self, ask: &Ask<'_>) -> Whose {
+        match (self, ask.tenant) {
+            (Self::Tenant, Some(name)) => Whose::Tenant(Arc::clone(name)),
+            (Self::Table, _) => Whose::Table,
+            _ => Whose::All,
+        }
+    }
+}
+
+/// What a budget counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Memory times time.
+    GbHours,
+    /// Bytes replaced.
+    Bytes,
+    /// Snapshots made.
+    Commits,
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::GbHours => "GB-hours",
+            Self::Bytes => "bytes",
+            Self::Commits => "commits",
+        })
+    }
 }
 
 /// Why a reservation was refused.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Denied {
     /// All jobs that may run at one time are running.
     #[error("as many jobs run as may run at one time ({slots})")]
@@ -53,45 +155,197 @@ pub enum Denied {
         /// `concurrent_jobs`.
         slots: usize,
     },
+    /// The same, of a tenant or a table.
+    #[error("as many jobs run as {whose} lets run at one time ({slots})")]
+    Crowded {
+        /// Whose budget.
+        whose: Whose,
+        /// Its `concurrent_jobs`.
+        slots: usize,
+    },
     /// The budget does not hold it yet.
-    #[error("the budget holds {available} of the {wanted} GB-hours that the job may need")]
+    #[error("{whose} holds {available} of the {wanted} {what} that the job may need")]
     NotYet {
-        /// GB-hours asked for.
+        /// Whose budget.
+        whose: Whose,
+        /// Of what.
+        what: What,
+        /// Asked for.
         wanted: f64,
-        /// GB-hours there.
+        /// There.
         available: f64,
     },
     /// The budget can never hold it: the job must be made smaller or the budget larger.
-    #[error(
-        "the job may need {wanted} GB-hours, and the budget never holds more than {cap}: raise the budget or lower the job's memory limit"
-    )]
+    #[error("the job may need {wanted} {what}, and {whose} never holds more than {cap}: raise it or lower {}", lower(*.what))]
     Never {
-        /// GB-hours asked for.
+        /// Whose budget.
+        whose: Whose,
+        /// Of what.
+        what: What,
+        /// Asked for.
         wanted: f64,
-        /// The most the budget can hold.
+        /// The most that it can hold.
         cap: f64,
     },
+    /// Others come first, and only so many are chosen.
+    #[error("it is not among the {most} best, and no more are chosen")]
+    Behind {
+        /// `top_k`.
+        most: usize,
+    },
+    /// Others gain more with what the budget holds.
+    #[error("others together gain more with what the budget holds")]
+    Outbid,
+}
+
+fn lower(what: What) -> &'static str {
+    match what {
+        What::GbHours => "the job's memory limit",
+        What::Bytes => "max_job_size",
+        What::Commits => "nothing else",
+    }
+}
+
+impl Denied {
+    /// Whether time alone does not mend it.
+    pub fn is_for_good(&self) -> bool {
+        matches!(self, Self::Never { .. })
+    }
+}
+
+/// Amounts in the buckets' units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Amounts {
+    nano: i128,
+    bytes: i128,
+    commits: i128,
+}
+
+impl Amounts {
+    /// A job makes one snapshot at the most.
+    fn asked(ask: &Ask<'_>) -> Self {
+        Self { nano: nano(ask.bound.gb_hours, f64::ceil), bytes: ask.bytes.into(), commits: 1 }
+    }
+
+    fn of(&self, what: What) -> i128 {
+        match what {
+            What::GbHours => self.nano,
+            What::Bytes => self.bytes,
+            What::Commits => self.commits,
+        }
+    }
+}
+
+impl From<&Used> for Amounts {
+    fn from(used: &Used) -> Self {
+        Self { nano: nano(used.gb_hours, f64::ceil), bytes: used.bytes.into(), commits: used.commits.into() }
+    }
+}
+
+/// The budgets of one holder.
+#[derive(Clone, Debug, Default)]
+struct Purse {
+    buckets: Vec<(What, Bucket)>,
+    slots: Option<usize>,
+    running: usize,
+}
+
+impl Purse {
+    /// Full, of a holder with these limits.
+    fn full(limits: &Limits, hours: f64, now_ms: i64) -> Self {
+        let mut buckets = Vec::new();
+        if let Some(rate) = limits.gb_hours_per_hour {
+            buckets.push((What::GbHours, Bucket::full(nano(rate, f64::floor), nano(rate * hours, f64::floor), now_ms)));
+        }
+        for (what, rate) in [(What::Bytes, limits.bytes_per_hour), (What::Commits, limits.commits_per_hour)] {
+            buckets.extend(rate.map(|rate| (what, Bucket::full(rate.into(), (rate as f64 * hours) as i128, now_ms))));
+        }
+        Self { buckets, slots: limits.concurrent_jobs, running: 0 }
+    }
+
+    fn empty(mut self) -> Self {
+        self.buckets = self.buckets.into_iter().map(|(what, bucket)| (what, bucket.empty())).collect();
+        self
+    }
+
+    fn fill(&mut self, now_ms: i64) {
+        self.buckets.iter_mut().for_each(|(_, bucket)| bucket.fill(now_ms));
+    }
+
+    fn never(&self, amounts: &Amounts, whose: impl FnOnce() -> Whose) -> Option<Denied> {
+        let (what, bucket) = self.buckets.iter().find(|(what, bucket)| !bucket.can_hold(amounts.of(*what)))?;
+        let scale = scale(*what);
+        Some(Denied::Never { whose: whose(), what: *what, wanted: amounts.of(*what) as f64 / scale, cap: bucket.cap(scale) })
+    }
+
+    fn crowded(&self, whose: impl FnOnce() -> Whose) -> Option<Denied> {
+        let slots = self.slots.filter(|slots| self.running >= *slots)?;
+        Some(match whose() {
+            Whose::All => Denied::NoSlot { slots },
+            whose => Denied::Crowded { whose, slots },
+        })
+    }
+
+    /// What it does not hold yet.
+    fn short(&self, amounts: &Amounts, whose: impl FnOnce() -> Whose) -> Option<Denied> {
+        let (what, bucket) = self.buckets.iter().find(|(what, bucket)| !bucket.holds(amounts.of(*what)))?;
+        let scale = scale(*what);
+        Some(Denied::NotYet { whose: whose(), what: *what, wanted: amounts.of(*what) as f64 / scale, available: bucket.level(scale) })
+    }
+
+    fn reserve(&mut self, amounts: &Amounts) {
+        self.buckets.iter_mut().for_each(|(what, bucket)| bucket.reserve(amounts.of(*what)));
+        self.running = self.running.saturating_add(1);
+    }
+
+    fn settle(&mut self, reserved: &Amounts, used: &Amounts, now_ms: i64) {
+        self.fill(now_ms);
+        self.buckets.iter_mut().for_each(|(what, bucket)| bucket.settle(reserved.of(*what), used.of(*what)));
+        self.running = self.running.saturating_sub(1);
+    }
+
+    fn bucket(&self, of: What) -> Option<&Bucket> {
+        self.buckets.iter().find(|(what, _)| *what == of).map(|(_, bucket)| bucket)
+    }
+
+    fn is_untouched(&self) -> bool {
+        self.running == 0 && self.buckets.iter().all(|(_, bucket)| bucket.is_untouched())
+    }
 }
 
 impl Budget {
-    /// A full bucket. It holds the unused budget of `carry_over_hours`, and of
+    /// Full buckets. Each holds the unused budget of `carry_over_hours`, and of
     /// one hour at the least.
-    pub fn new(limits: &BudgetLimits, now_ms: i64) -> Self {
-        let rate = nano(limits.gb_hours_per_hour, f64::floor);
-        let cap = nano(cap_gb_hours(limits), f64::floor).saturating_mul(HOUR_MS);
-        Self { rate, cap, level: cap, reserved: 0, running: 0, slots: limits.concurrent_jobs, filled_at_ms: now_ms }
+    pub fn new(budgets: &Budgets, now_ms: i64) -> Self {
+        let (hours, limits) = (budgets.hours_held(), &budgets.overall);
+        let overall =
+            Limits { gb_hours_per_hour: Some(limits.gb_hours_per_hour), concurrent_jobs: Some(limits.concurrent_jobs), ..budgets.more };
+        let own = budgets.tenants.iter().filter(|t| !t.limits.is_none());
+        Self {
+            overall: Purse::full(&overall, hours, now_ms),
+            tenants: own.map(|t| (Arc::clone(&t.name), Purse::full(&t.limits, hours, now_ms))).collect(),
+            tables: HashMap::new(),
+            budgets: budgets.clone(),
+        }
     }
 
-    /// The bucket as jobs before have left it: each with the moment at which it was
-    /// booked, in milliseconds, and its GB-hours. A process that begins anew spends
+    /// The buckets as jobs before have left them. A process that begins anew spends
     /// no hour's budget twice. What was before `since_ms` is not known, and taken to
     /// have left nothing.
-    pub fn after(limits: &BudgetLimits, since_ms: i64, spent: &[(i64, f64)], now_ms: i64) -> Self {
-        let mut spent: Vec<(i64, f64)> = spent.iter().map(|(at_ms, used)| (*at_ms.min(&now_ms), *used)).collect();
+    pub fn after(budgets: &Budgets, since_ms: i64, spent: &[Spending], now_ms: i64) -> Self {
+        let mut budget = Self::new(budgets, since_ms);
+        budget.overall = budget.overall.empty();
+        budget.tenants = budget.tenants.into_iter().map(|(name, purse)| (name, purse.empty())).collect();
+        let mut spent: Vec<(i64, &Spending)> = spent.iter().map(|s| (s.at_ms.min(now_ms), s)).collect();
         spent.sort_by_key(|(at_ms, _)| *at_ms);
-        let mut budget = Self { level: 0, ..Self::new(limits, since_ms) };
-        for (at_ms, used) in spent {
-            budget.settle(Reservation { nano: 0 }, used, at_ms);
+        for (at_ms, spending) in spent {
+            let table = spending.table.filter(|_| !budgets.per_table.is_none());
+            let begun = || Purse::full(&budgets.per_table, budgets.hours_held(), since_ms).empty();
+            if let Some(table) = table {
+                budget.tables.entry(table).or_insert_with(begun);
+            }
+            let nothing = Reservation { amounts: Amounts::default(), table, tenant: spending.tenant.clone() };
+            budget.settle_used(nothing, &spending.used, at_ms);
         }
         budget.fill(now_ms);
         budget
@@ -103,60 +357,100 @@ impl Budget {
         (2.0 * limits.carry_over_hours.max(1.0) * HOUR_MS as f64) as i64
     }
 
-    /// Sets a job's upper bound aside.
+    /// Sets a job's upper bound aside in the overall budget alone.
     pub fn reserve(&mut self, bound: &Bound, now_ms: i64) -> Result<Reservation, Denied> {
-        self.fill(now_ms);
-        let nano = nano(bound.gb_hours, f64::ceil);
-        let wanted = nano.saturating_mul(HOUR_MS);
-        if wanted > self.cap {
-            return Err(Denied::Never { wanted: bound.gb_hours, cap: gb_hours_of(self.cap) });
-        }
-        if self.running >= self.slots {
-            return Err(Denied::NoSlot { slots: self.slots });
-        }
-        if wanted > self.level {
-            return Err(Denied::NotYet { wanted: bound.gb_hours, available: self.available() });
-        }
-        self.level -= wanted;
-        self.reserved += wanted;
-        self.running += 1;
-        Ok(Reservation { nano })
+        self.reserve_for(&Ask { bound, bytes: 0, table: None, tenant: None }, now_ms)
     }
 
-    /// Books what a job used and returns the rest. A job that used more than it
-    /// had reserved leaves a debt.
-    pub fn settle(&mut self, reservation: Reservation, actual_gb_hours: f64, now_ms: i64) {
-        self.fill(now_ms);
-        let held = reservation.nano.saturating_mul(HOUR_MS);
-        let used = nano(actual_gb_hours, f64::ceil).saturating_mul(HOUR_MS);
-        self.reserved = self.reserved.saturating_sub(held);
-        self.level = self.level.saturating_add(held).saturating_sub(used);
-        self.running = self.running.saturating_sub(1);
+    /// Sets what a job may use aside in every budget that concerns it, or in none.
+    pub fn reserve_for(&mut self, ask: &Ask<'_>, now_ms: i64) -> Result<Reservation, Denied> {
+        let amounts = Amounts::asked(ask);
+        let table = ask.table.filter(|_| !self.budgets.per_table.is_none());
+        if let Some(table) = table {
+            self.open(table, now_ms);
+        }
+        let mut purses = self.purses(table, ask.tenant);
+        purses.iter_mut().flatten().for_each(|(_, purse)| purse.fill(now_ms));
+        let never = || purses.iter().flatten().find_map(|(of, purse)| purse.never(&amounts, || of.whose(ask)));
+        let crowded = || purses.iter().flatten().find_map(|(of, purse)| purse.crowded(|| of.whose(ask)));
+        let short = || purses.iter().flatten().find_map(|(of, purse)| purse.short(&amounts, || of.whose(ask)));
+        if let Some(denied) = never().or_else(crowded).or_else(short) {
+            return Err(denied);
+        }
+        purses.iter_mut().flatten().for_each(|(_, purse)| purse.reserve(&amounts));
+        Ok(Reservation { amounts, table, tenant: ask.tenant.cloned() })
+    }
+
+    /// What no budget that concerns a job could ever hold of it.
+    pub fn never(&mut self, ask: &Ask<'_>) -> Option<Denied> {
+        let amounts = Amounts::asked(ask);
+        let purses = self.purses(ask.table, ask.tenant);
+        purses.iter().flatten().find_map(|(of, purse)| purse.never(&amounts, || of.whose(ask)))
+    }
+
+    /// Books the GB-hours that a job used and returns the rest. A job that used more
+    /// than it had reserved leaves a debt.
+    pub fn settle(&mut self, reservation: Reservation, gb_hours: f64, now_ms: i64) {
+        self.settle_used(reservation, &Used { gb_hours, ..Used::default() }, now_ms);
+    }
+
+    /// Books all that a job used and returns the rest.
+    pub fn settle_used(&mut self, reservation: Reservation, used: &Used, now_ms: i64) {
+        let used = Amounts::from(used);
+        for (_, purse) in self.purses(reservation.table, reservation.tenant.as_ref()).into_iter().flatten() {
+            purse.settle(&reservation.amounts, &used, now_ms);
+        }
     }
 
     /// GB-hours that can be reserved at the moment last passed in.
     pub fn available(&self) -> f64 {
-        gb_hours_of(self.level.max(0))
+        self.overall.bucket(What::GbHours).map_or(0.0, |bucket| bucket.level(NANO))
     }
 
     /// GB-hours that jobs under way have set aside.
     pub fn reserved(&self) -> f64 {
-        gb_hours_of(self.reserved)
+        self.overall.bucket(What::GbHours).map_or(0.0, |bucket| bucket.reserved(NANO))
     }
 
     /// Jobs that hold a reservation.
     pub fn running(&self) -> usize {
-        self.running
+        self.overall.running
     }
 
-    /// Time that goes back fills nothing.
-    fn fill(&mut self, now_ms: i64) {
-        let elapsed = i128::from(now_ms) - i128::from(self.filled_at_ms);
-        if elapsed > 0 {
-            let room = self.cap - self.reserved - self.level;
-            self.level += self.rate.saturating_mul(elapsed).min(room).max(0);
-            self.filled_at_ms = now_ms;
+    /// GB-hours that a tenant can reserve at the moment last passed in; `None` for a
+    /// tenant without such a budget.
+    pub fn available_to(&self, tenant: &str) -> Option<f64> {
+        Some(self.tenants.get(tenant)?.bucket(What::GbHours)?.level(NANO))
+    }
+
+    /// The budget of a table, full when it is asked for the first time.
+    fn open(&mut self, table: TableIdent, now_ms: i64) {
+        if self.tables.len() >= MOST_TABLES && !self.tables.contains_key(&table) {
+            self.tables.values_mut().for_each(|purse| purse.fill(now_ms));
+            self.tables.retain(|_, purse| !purse.is_untouched());
         }
+        let (limits, hours) = (&self.budgets.per_table, self.budgets.hours_held());
+        self.tables.entry(table).or_insert_with(|| Purse::full(limits, hours, now_ms));
+    }
+
+    /// The budgets that concern a job, the overall one first.
+    fn purses(&mut self, table: Option<TableIdent>, tenant: Option<&Arc<str>>) -> [Option<(Of, &mut Purse)>; 3] {
+        let own = tenant.and_then(|name| self.tenants.get_mut(name));
+        let of_table = table.and_then(|table| self.tables.get_mut(&table));
+        [Some((Of::All, &mut self.overall)), own.map(|purse| (Of::Tenant, purse)), of_table.map(|purse| (Of::Table, purse))]
+    }
+
+    fn fill(&mut self, now_ms: i64) {
+        self.overall.fill(now_ms);
+        self.tenants.values_mut().chain(self.tables.values_mut()).for_each(|purse| purse.fill(now_ms));
+    }
+}
+
+/// What one of a bucket's units is of the unit that people read.
+fn scale(what: What) -> f64 {
+    match what {
+        What::GbHours => NANO,
+        What::Bytes | What::Commits => 1.0,
     }
 }
 
@@ -210,165 +504,5 @@ fn nano(gb_hours: f64, round: fn(f64) -> f64) -> i128 {
     if gb_hours.is_nan() { i128::from(i64::MAX) } else { i128::from(round(gb_hours.max(0.0) * NANO) as i64) }
 }
 
-fn gb_hours_of(level: i128) -> f64 {
-    level as f64 / HOUR_MS as f64 / NANO
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HOUR: i64 = 3_600_000;
-    const LIMITS: BudgetLimits = BudgetLimits { gb_hours_per_hour: 2.0, carry_over_hours: 2.0, concurrent_jobs: 3 };
-
-    fn bound(gb_hours: f64) -> Bound {
-        Bound { gb_hours, millis: 0, memory: 0 }
-    }
-
-    #[test]
-    fn a_reservation_is_taken_at_once_and_settled_to_the_actual_cost() {
-        let mut budget = Budget::new(&LIMITS, 0);
-        assert_eq!(budget.available(), 4.0);
-        let held = budget.reserve(&bound(3.0), 0).unwrap();
-        assert_eq!((budget.available(), budget.running()), (1.0, 1));
-        budget.settle(held, 0.5, 0);
-        assert_eq!((budget.available(), budget.running()), (3.5, 0));
-    }
-
-    #[test]
-    fn a_job_waits_until_the_budget_holds_its_bound() {
-        let mut budget = Budget::new(&LIMITS, 0);
-        let held = budget.reserve(&bound(4.0), 0).unwrap();
-        budget.settle(held, 4.0, 0);
-        assert_eq!(budget.reserve(&bound(2.0), HOUR - 1).unwrap_err(), Denied::NotYet { wanted: 2.0, available: 1.999_999_444_444_444_4 });
-        assert_eq!(budget.reserve(&bound(2.0), HOUR).map(|_| ()), Ok(()));
-    }
-
-    #[test]
-    fn unused_budget_is_carried_over_up_to_its_cap() {
-        let mut budget = Budget::new(&LIMITS, 0);
-        let held = budget.reserve(&bound(4.0), 0).unwrap();
-        budget.settle(held, 4.0, 0);
-        budget.fill(1000 * HOUR);
-        assert_eq!(budget.available(), 4.0);
-    }
-
-    #[test]
-    fn what_is_reserved_counts_against_the_cap() {
-        let mut budget = Budget::new(&LIMITS, 0);
-        let held = budget.reserve(&bound(4.0), 0).unwrap();
-        budget.fill(10 * HOUR);
-        assert_eq!(budget.available(), 0.0);
-        budget.settle(held, 1.0, 10 * HOUR);
-        assert_eq!(budget.available(), 3.0);
-    }
-
-    #[test]
-    fn no_more_jobs_run_than_may() {
-        let mut budget = Budget::new(&LIMITS, 0);
-        let held: Vec<_> = (0..3).map(|_| budget.reserve(&bound(0.1), 0).unwrap()).collect();
-        assert_eq!(budget.reserve(&bound(0.1), 0), Err(Denied::NoSlot { slots: 3 }));
-        for reservation in held {
-            budget.settle(reservation, 0.0, 0);
-        }
-        assert_eq!(budget.reserve(&bound(0.1), 0).map(|_| ()), Ok(()));
-    }
-
-    #[test]
-    fn a_job_that_can_never_fit_is_named_not_starved() {
-        let mut budget = Budget::new(&LIMITS, 0);
-        assert_eq!(budget.reserve(&bound(4.1), 0), Err(Denied::Never { wanted: 4.1, cap: 4.0 }));
-        for gb_hours in [f64::NAN, f64::INFINITY] {
-            assert!(matches!(budget.reserve(&bound(gb_hours), 0), Err(Denied::Never { .. })));
-        }
-    }
-
-    #[test]
-    fn an_overrun_is_a_debt() {
-        let mut budget = Budget::new(&LIMITS, 0);
-        let held = budget.reserve(&bound(1.0), 0).unwrap();
-        budget.settle(held, 5.0, 0);
-        assert_eq!(budget.available(), 0.0);
-        budget.fill(HOUR);
-        assert_eq!(budget.available(), 1.0);
-    }
-
-    #[test]
-    fn a_clock_set_back_fills_nothing_and_breaks_nothing() {
-        let mut budget = Budget::new(&LIMITS, HOUR);
-        let held = budget.reserve(&bound(4.0), HOUR).unwrap();
-        budget.settle(held, 4.0, 0);
-        assert_eq!(budget.available(), 0.0);
-        budget.fill(i64::MIN);
-        budget.fill(2 * HOUR);
-        assert_eq!(budget.available(), 2.0);
-        budget.fill(i64::MAX);
-        assert_eq!(budget.available(), 4.0);
-    }
-
-    #[test]
-    fn filling_by_the_millisecond_loses_nothing() {
-        let limits = BudgetLimits { gb_hours_per_hour: 0.000_001, carry_over_hours: 1.0, concurrent_jobs: 1 };
-        let mut budget = Budget::new(&limits, 0);
-        let held = budget.reserve(&bound(0.000_001), 0).unwrap();
-        budget.settle(held, 0.000_001, 0);
-        (0..=HOUR).for_each(|now| budget.fill(now));
-        assert_eq!(budget.available(), 0.000_001);
-    }
-
-    #[test]
-    fn a_bucket_begun_anew_is_what_the_jobs_before_have_left() {
-        let after =
-            |spent: &[(i64, f64)], now_ms| Budget::after(&LIMITS, now_ms - Budget::remembers_ms(&LIMITS), spent, now_ms).available();
-        assert_eq!((Budget::remembers_ms(&LIMITS), after(&[], HOUR)), (4 * HOUR, 4.0));
-        // full two hours after the first of four; 3 of 4 spent, one hour's 2 come back, 1.5 spent, half an hour's 1 come back
-        let now = 10 * HOUR;
-        assert_eq!(after(&[(now - HOUR / 2, 1.5), (now - 3 * HOUR / 2, 3.0)], now), 2.5);
-        // what is said to end later than now was spent by now; what is more than there is, is a debt
-        assert_eq!(after(&[(9 * now, 5.0)], now), 0.0);
-        assert_eq!(after(&[(9 * now, f64::NAN)], now), 0.0);
-        // nothing is known
-        assert_eq!(Budget::after(&LIMITS, now, &[], now).available(), 0.0);
-    }
-
-    #[test]
-    fn without_carry_over_one_hours_budget_can_be_used() {
-        let limits = BudgetLimits { carry_over_hours: 0.0, ..LIMITS };
-        assert_eq!(Budget::new(&limits, 0).available(), 2.0);
-    }
-
-    #[test]
-    fn a_bound_is_several_times_the_estimate_within_the_jobs_time() {
-        let mut policy = Policy { memory_limit: 3_000_000_000, max_job_ms: HOUR, ..Policy::default() };
-        policy.cost.rewrite_bytes_per_hour = 3.6e9;
-        // 10⁷ bytes take 10 s; four times that and a minute
-        let expected = Bound { gb_hours: 190.0 / 3600.0, millis: 100_000, memory: 1_000_000_000 };
-        assert_eq!(bound_for(&policy, &LIMITS, 10_000_000), expected);
-        assert_eq!(bound_for(&policy, &LIMITS, 3_600_000_000).millis, HOUR);
-    }
-
-    #[test]
-    fn jobs_side_by_side_hold_no_more_than_the_memory_limit_together() {
-        let policy = Policy { memory_limit: 1 << 30, ..Policy::default() };
-        let each = |concurrent_jobs| bound_for(&policy, &BudgetLimits { concurrent_jobs, ..LIMITS }, 1).memory;
-        assert_eq!([0, 1, 2, 3, 1024].map(each), [1 << 30, 1 << 30, 512 << 20, (1 << 30) / 3, 1 << 20]);
-    }
-
-    #[test]
-    fn every_job_up_to_the_largest_fits_the_budget_and_has_twice_its_estimate() {
-        let mut policy = Policy { memory_limit: 12_000_000_000, max_job_ms: 10 * HOUR, max_job_bytes: u64::MAX, ..Policy::default() };
-        policy.cost.rewrite_bytes_per_hour = 3.6e9;
-        // 4 GB for at most one hour, 90 s of it to end, half of the rest needed
-        let largest = largest_job(&policy, &LIMITS);
-        assert_eq!(largest, 1_755_000_000);
-        let bound = bound_for(&policy, &LIMITS, largest);
-        assert_eq!((bound.gb_hours, bound.millis), (4.0, HOUR - LINGER_MS));
-        assert_eq!(Budget::new(&LIMITS, 0).reserve(&bound, 0).map(|_| ()), Ok(()));
-    }
-
-    #[test]
-    fn without_any_budget_no_job_is_large_enough() {
-        let limits = BudgetLimits { gb_hours_per_hour: 0.0, ..LIMITS };
-        assert_eq!(largest_job(&Policy::default(), &limits), 0);
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 
 use super::{Case, check};
 use crate::model::decision::{Check, Reason};
+use crate::model::window;
 
 /// Runs every filter and records it; the reason of the first that stops.
 pub fn first_stop(case: &Case<'_>, checks: &mut Vec<Check>) -> Option<Reason> {
@@ -9,6 +10,11 @@ pub fn first_stop(case: &Case<'_>, checks: &mut Vec<Check>) -> Option<Reason> {
     let mut stopped = None;
     for filter in filters {
         let (check, reason) = filter(case);
+        checks.push(check);
+        stopped = stopped.or(reason);
+    }
+    if !case.policy.windows.is_empty() {
+        let (check, reason) = outside_windows(case);
         checks.push(check);
         stopped = stopped.or(reason);
     }
@@ -68,6 +74,16 @@ fn quiet_window(case: &Case<'_>) -> Found {
     let left = window.saturating_sub(quiet_for.max(0));
     let found = check("quiet-window", quiet_for as f64, window as f64, left <= 0, "milliseconds since the last write to the partition");
     (found, (left > 0).then(|| Reason::QuietWindow { until_ms: case.now_ms.saturating_add(left) }))
+}
+
+/// Asked only where the policy has windows.
+fn outside_windows(case: &Case<'_>) -> Found {
+    let windows = &case.policy.windows;
+    let open = window::open(windows, case.now_ms);
+    let listed = windows.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let note = format!("whether work may begin now, in UTC: {listed}");
+    let until_ms = window::opens_ms(windows, case.now_ms);
+    (check("windows", flag(open), 1.0, open, note), (!open).then_some(Reason::OutsideWindows { until_ms }))
 }
 
 fn in_flight(case: &Case<'_>) -> Found {
@@ -173,6 +189,19 @@ mod tests {
         assert_eq!(reason(&given), None);
         given.traits.quiet_for_ms = None;
         assert_eq!(reason(&given), None);
+    }
+
+    #[test]
+    fn a_partition_waits_for_the_hours_in_which_work_may_begin() {
+        let mut given = firing();
+        // the moment of every case is a Tuesday, 22:13:20
+        let minute = 60_000;
+        given.policy.windows = vec!["22:14-23:00".parse().unwrap()];
+        assert_eq!(reason(&given), Some(Reason::OutsideWindows { until_ms: (NOW / minute + 1) * minute }));
+        given.policy.windows.push("tue 22:13-22:14".parse().unwrap());
+        assert_eq!(reason(&given), None);
+        let check = judge(&given.case()).checks.into_iter().find(|c| c.name == "windows").unwrap();
+        assert_eq!((check.passed, check.note.ends_with("22:14-23:00, tue 22:13-22:14")), (true, true));
     }
 
     #[test]

@@ -7,18 +7,26 @@
 //! 2. [`trigger`]: the rules of the policy, in their order; the first that holds
 //!    fires. A trigger skips the queue and nothing else.
 //! 3. [`score`]: what no rule asks for is queued when it is worth a job.
-//! 4. [`round`] and [`budget`]: what is pending is ranked and started while the
-//!    budget lasts.
-//! 5. [`plan`] and [`select`]: the exact files, once the partition was read.
-//! 6. [`maturity`]: what a rewrite, or finding nothing, changes for next time.
+//! 4. [`review`]: what is dearer than the settings let by themselves waits for a
+//!    person.
+//! 5. [`round`], [`knapsack`] and [`budget`]: what is pending is ranked, chosen and
+//!    started while the budgets last.
+//! 6. [`plan`] and [`select`]: the exact files, once the partition was read.
+//! 7. [`maturity`] and [`learn`]: what a rewrite, or finding nothing, changes for next
+//!    time.
 //!
 //! Nothing here reads a clock, a table or a random number: the same view gives
 //! the same decision on every machine, with every check that led to it.
 
+pub mod backlog;
+mod bucket;
 pub mod budget;
 pub mod filter;
+pub mod knapsack;
+pub mod learn;
 pub mod maturity;
 pub mod plan;
+pub mod review;
 pub mod round;
 pub mod score;
 pub mod select;
@@ -87,6 +95,7 @@ pub fn judge(case: &Case<'_>) -> Decision {
         (None, trigger::Asked::InVain, None) => Verdict::Not { reason: Reason::NothingToGain },
         (None, trigger::Asked::Nothing, None) => Verdict::Not { reason: Reason::Healthy },
     };
+    let verdict = review::of(verdict, case.policy, &mut checks);
     Decision {
         table: case.table.ident,
         name: case.table.name.clone(),

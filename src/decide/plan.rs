@@ -35,7 +35,7 @@ impl Cause {
         match verdict {
             Verdict::Now { rule, .. } => policy.rules.iter().find(|r| r.name() == rule).cloned().map(Self::Rule),
             Verdict::Queued { .. } => Some(Self::Score),
-            Verdict::Not { .. } => None,
+            Verdict::Review { .. } | Verdict::Not { .. } => None,
         }
     }
 

@@ -1,8 +1,12 @@
-//! Rounds: everything that is pending, ranked and started while the budget lasts.
+//! Rounds: everything that is pending, ranked and started while the budgets last.
 
-use super::budget::{Budget, Denied, Reservation};
-use super::score::{norm, weighted_sum};
+use std::sync::Arc;
+
+use super::budget::{Ask, Budget, Denied, Reservation};
+use super::knapsack;
+use super::score::{norm, rank_norm, weighted_sum};
 use crate::model::decision::{Decision, Verdict};
+use crate::model::economy::{Norm, Ranking, Select};
 use crate::model::ident::TableIdent;
 use crate::model::partition::PartitionKey;
 use crate::model::plan::Bound;
@@ -24,6 +28,23 @@ pub struct Candidate {
     pub gain_weight: f64,
     /// What its next job would reserve.
     pub bound: Bound,
+    /// What the tables of its tenant share, beside the rest.
+    pub context: Context,
+}
+
+/// What surrounds a candidate.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Context {
+    /// The tenant of the table, if any.
+    pub tenant: Option<Arc<str>>,
+    /// Bytes of the files that its next job may replace.
+    pub bytes: u64,
+    /// Bytes rewritten so far for each byte that users wrote.
+    pub write_amplification: f64,
+    /// Scans of the table an hour; 0 where none is known.
+    pub read_rate: f64,
+    /// Live objects of the tenant over its quota, where it has one.
+    pub quota_used: Option<f64>,
 }
 
 impl Candidate {
@@ -32,10 +53,42 @@ impl Candidate {
         let (urgent, gain, gb_hours) = match &decision.verdict {
             Verdict::Now { gb_hours, gain, .. } => (true, *gain, *gb_hours),
             Verdict::Queued { gb_hours, gain } => (false, *gain, *gb_hours),
-            Verdict::Not { .. } => return None,
+            Verdict::Review { .. } | Verdict::Not { .. } => return None,
         };
-        Some(Self { table: decision.table, scope: decision.scope.clone(), urgent, gain, gb_hours, gain_weight, bound })
+        let traits = &decision.traits;
+        let context = Context {
+            write_amplification: traits.write_amplification,
+            read_rate: traits.read_rate.unwrap_or(0.0),
+            quota_used: traits.quota_used,
+            ..Context::default()
+        };
+        Some(Self { table: decision.table, scope: decision.scope.clone(), urgent, gain, gb_hours, gain_weight, bound, context })
     }
+
+    /// What its next job asks of the budgets.
+    pub fn ask(&self) -> Ask<'_> {
+        Ask { bound: &self.bound, bytes: self.context.bytes, table: Some(self.table), tenant: self.context.tenant.as_ref() }
+    }
+
+    /// What it gains, as the ranking sees it.
+    fn worth(&self, ranking: &Ranking) -> f64 {
+        let reads = if ranking.read_weights { 1.0 + finite(self.context.read_rate) } else { 1.0 };
+        self.gain as f64 * reads
+    }
+
+    /// How much its gain weighs against its cost. The quota weight is AutoComp's,
+    /// section 7: `w = 0.5 · (1 + used / total)`.
+    fn weight(&self, ranking: &Ranking) -> f64 {
+        match self.context.quota_used.filter(|_| ranking.quota_weights) {
+            Some(used) => 0.5 * (1.0 + finite(used).clamp(0.0, 1.0)),
+            None => self.gain_weight,
+        }
+    }
+}
+
+/// What is no number weighs nothing.
+fn finite(value: f64) -> f64 {
+    if value.is_finite() { value.max(0.0) } else { 0.0 }
 }
 
 /// A candidate with its score among the candidates of its round.
@@ -43,7 +96,7 @@ impl Candidate {
 pub struct Ranked {
     /// The candidate.
     pub candidate: Candidate,
-    /// `S = w·norm(ΔF) − (1 − w)·norm(GBHr)`.
+    /// `S = w·norm(ΔF) − (1 − w)·norm(GBHr) − a·norm(write amplification)`.
     pub score: f64,
 }
 
@@ -58,45 +111,123 @@ pub struct Round {
     pub never: Vec<(Ranked, Denied)>,
 }
 
+/// Ranks candidates as by default.
+pub fn rank(candidates: Vec<Candidate>) -> Vec<Ranked> {
+    rank_by(&Ranking::default(), candidates)
+}
+
 /// Ranks candidates: urgent ones first, then by score, ties by table uuid, spec
 /// id and partition. The order given does not matter.
-pub fn rank(candidates: Vec<Candidate>) -> Vec<Ranked> {
-    let gains = norm(&candidates.iter().map(|c| c.gain as f64).collect::<Vec<_>>());
-    let costs = norm(&candidates.iter().map(|c| c.gb_hours).collect::<Vec<_>>());
-    let scores = gains.iter().zip(&costs);
-    let mut ranked: Vec<Ranked> = candidates
-        .into_iter()
-        .zip(scores)
-        .map(|(candidate, (gain, cost))| Ranked { score: weighted_sum(*gain, *cost, candidate.gain_weight), candidate })
-        .collect();
-    ranked.sort_by(|a, b| {
-        let key = |r: &Ranked| (r.candidate.table, r.candidate.scope.clone());
-        b.candidate.urgent.cmp(&a.candidate.urgent).then_with(|| b.score.total_cmp(&a.score)).then_with(|| key(a).cmp(&key(b)))
-    });
-    ranked
+pub fn rank_by(ranking: &Ranking, candidates: Vec<Candidate>) -> Vec<Ranked> {
+    let scores = scores(ranking, &candidates);
+    // keys are sorted, and each candidate is moved once
+    let mut order: Vec<(bool, i64, u32)> =
+        candidates.iter().zip(&scores).zip(0..).map(|((c, score), at)| (!c.urgent, !ascending(*score), at)).collect();
+    let identity = |at: u32| candidates.get(at as usize).map(|c| (c.table, &c.scope));
+    order.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| identity(a.2).cmp(&identity(b.2))));
+    let mut given: Vec<Option<Ranked>> =
+        candidates.into_iter().zip(scores).map(|(candidate, score)| Some(Ranked { candidate, score })).collect();
+    order.into_iter().filter_map(|(_, _, at)| given.get_mut(at as usize)?.take()).collect()
+}
+
+/// A whole number in the order of `total_cmp`.
+fn ascending(value: f64) -> i64 {
+    let bits = value.to_bits().cast_signed();
+    bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
+}
+
+fn scores(ranking: &Ranking, candidates: &[Candidate]) -> Vec<f64> {
+    let normed = |value: &dyn Fn(&Candidate) -> f64| {
+        let values: Vec<f64> = candidates.iter().map(value).collect();
+        match ranking.norm {
+            Norm::MinMax => norm(&values),
+            Norm::Rank => rank_norm(&values),
+        }
+    };
+    let (gains, costs) = (normed(&|c| c.worth(ranking)), normed(&|c| c.gb_hours));
+    let amplified = finite(ranking.write_amplification_weight);
+    let penalties = if amplified > 0.0 { normed(&|c| finite(c.context.write_amplification)) } else { Vec::new() };
+    let penalty = |at: usize| penalties.get(at).map_or(0.0, |penalty| amplified * penalty);
+    let sums = candidates.iter().zip(gains.iter().zip(&costs)).map(|(c, (gain, cost))| weighted_sum(*gain, *cost, c.weight(ranking)));
+    sums.enumerate().map(|(at, sum)| sum - penalty(at)).collect()
+}
+
+/// Which candidates no other one beats in both gain and cost. Where both weigh and all
+/// weigh them alike, the best ranked is one of them.
+pub fn front<'c>(candidates: impl IntoIterator<Item = &'c Candidate>) -> Vec<bool> {
+    let dear = |cost: f64| if cost.is_nan() { f64::INFINITY } else { cost };
+    let mut order: Vec<(f64, u64, usize)> = candidates.into_iter().zip(0..).map(|(c, at)| (dear(c.gb_hours), c.gain, at)).collect();
+    order.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(&a.1)));
+    let mut on = vec![false; order.len()];
+    let mut best: Option<(f64, u64)> = None;
+    for (cost, gain, at) in order {
+        // one as dear and as good as the best so far is beaten by nobody either
+        if best.is_none_or(|(of, most)| gain > most || (gain, cost) == (most, of)) {
+            best = Some((cost, gain));
+            if let Some(slot) = on.get_mut(at) {
+                *slot = true;
+            }
+        }
+    }
+    on
 }
 
 /// Starts what fits, best first; skips what does not fit and goes on down.
 pub fn start(ranked: Vec<Ranked>, budget: &mut Budget, now_ms: i64) -> Round {
+    start_by(Select::Greedy, ranked, budget, now_ms)
+}
+
+/// Starts what is chosen of the ranked, and fits.
+pub fn start_by(select: Select, ranked: Vec<Ranked>, budget: &mut Budget, now_ms: i64) -> Round {
+    let chosen = match select {
+        Select::Exact => exact(&ranked, budget, now_ms),
+        Select::Greedy | Select::TopK(_) => None,
+    };
     let mut round = Round::default();
-    for ranked in ranked {
-        match budget.reserve(&ranked.candidate.bound, now_ms) {
+    for (at, ranked) in ranked.into_iter().enumerate() {
+        let passed_over = match (select, &chosen) {
+            (Select::TopK(most), _) if at >= most => Some(Denied::Behind { most }),
+            (_, Some(chosen)) if !chosen.get(at).copied().unwrap_or(false) => Some(Denied::Outbid),
+            _ => None,
+        };
+        // what never fits is told so, whoever was chosen
+        let asked = match passed_over {
+            None => budget.reserve_for(&ranked.candidate.ask(), now_ms),
+            Some(denied) => Err(budget.never(&ranked.candidate.ask()).unwrap_or(denied)),
+        };
+        match asked {
             Ok(reservation) => round.started.push((ranked, reservation)),
-            Err(denied @ Denied::Never { .. }) => round.never.push((ranked, denied)),
+            Err(denied) if denied.is_for_good() => round.never.push((ranked, denied)),
             Err(denied) => round.waiting.push((ranked, denied)),
         }
     }
     round
 }
 
+/// Those that together gain most beside the urgent ones, which go first as always;
+/// `None` when there are too many to try.
+fn exact(ranked: &[Ranked], budget: &mut Budget, now_ms: i64) -> Option<Vec<bool>> {
+    let urgent = ranked.iter().take_while(|r| r.candidate.urgent).count();
+    let (first, rest) = ranked.split_at(urgent);
+    let gains: Vec<u64> = rest.iter().map(|r| r.candidate.gain).collect();
+    let mut held: Vec<Reservation> = first.iter().filter_map(|r| budget.reserve_for(&r.candidate.ask(), now_ms).ok()).collect();
+    let asks: Vec<Ask<'_>> = rest.iter().map(|r| r.candidate.ask()).collect();
+    let best = knapsack::best(&gains, &mut knapsack::Trial::of(budget, &asks, now_ms));
+    for reservation in held.drain(..) {
+        budget.settle(reservation, 0.0, now_ms);
+    }
+    best.map(|best| std::iter::repeat_n(true, urgent).chain(best).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decide::budget::{What, Whose};
     use crate::decide::judge;
     use crate::decide::testing::Given;
+    use crate::model::economy::Budgets;
     use crate::model::partition::Value;
     use crate::model::policy::BudgetLimits;
-    use std::sync::Arc;
 
     fn candidate(day: i32, gain: u64, gb_hours: f64) -> Candidate {
         Candidate {
@@ -107,6 +238,7 @@ mod tests {
             gb_hours,
             gain_weight: 0.7,
             bound: Bound { gb_hours, millis: 0, memory: 0 },
+            context: Context::default(),
         }
     }
 
@@ -119,7 +251,7 @@ mod tests {
     }
 
     fn budget(gb_hours: f64, concurrent_jobs: usize) -> Budget {
-        Budget::new(&BudgetLimits { gb_hours_per_hour: gb_hours, carry_over_hours: 1.0, concurrent_jobs }, 0)
+        Budget::new(&Budgets::of(&BudgetLimits { gb_hours_per_hour: gb_hours, carry_over_hours: 1.0, concurrent_jobs }), 0)
     }
 
     #[test]
@@ -151,8 +283,8 @@ mod tests {
         let mut budget = budget(1.0, 9);
         let round = start(rank(vec![candidate(0, 100, 1.5), candidate(1, 10, 0.5)]), &mut budget, 0);
         assert_eq!(
-            round.never.iter().map(|(r, d)| (r.candidate.gain, *d)).collect::<Vec<_>>(),
-            [(100, Denied::Never { wanted: 1.5, cap: 1.0 })]
+            round.never.iter().map(|(r, d)| (r.candidate.gain, d.clone())).collect::<Vec<_>>(),
+            [(100, Denied::Never { whose: Whose::All, what: What::GbHours, wanted: 1.5, cap: 1.0 })]
         );
         assert_eq!(round.started.len(), 1);
     }
@@ -162,7 +294,10 @@ mod tests {
         let mut budget = budget(10.0, 1);
         let round = start(rank(openhouse()), &mut budget, 0);
         assert_eq!(round.started.len(), 1);
-        assert_eq!(round.waiting.iter().map(|(_, d)| *d).collect::<Vec<_>>(), [Denied::NoSlot { slots: 1 }, Denied::NoSlot { slots: 1 }]);
+        assert_eq!(
+            round.waiting.iter().map(|(_, d)| d.clone()).collect::<Vec<_>>(),
+            [Denied::NoSlot { slots: 1 }, Denied::NoSlot { slots: 1 }]
+        );
     }
 
     #[test]
@@ -200,5 +335,92 @@ mod tests {
         let queued = Candidate::of(&judge(&given.case()), 0.7, bound).unwrap();
         assert_eq!((queued.urgent, queued.gain), (false, 4));
         assert_eq!(Candidate::of(&judge(&Given::of(&[]).case()), 0.7, bound), None);
+    }
+
+    #[test]
+    fn ranks_keep_one_extreme_table_from_flattening_the_rest() {
+        let given = vec![candidate(0, 10, 1.0), candidate(1, 12, 9.0), candidate(2, 1_000_000, 10.0)];
+        assert_eq!(gains(&rank(given.clone())), [1_000_000, 10, 12]);
+        let ranking = Ranking { norm: Norm::Rank, ..Ranking::default() };
+        let ranked = rank_by(&ranking, given);
+        assert_eq!(
+            ranked.iter().map(|r| (r.candidate.gain, (r.score * 100.0).round())).collect::<Vec<_>>(),
+            [(1_000_000, 40.0), (12, 20.0), (10, 0.0)]
+        );
+    }
+
+    #[test]
+    fn a_full_quota_weighs_gain_alone_and_an_empty_one_as_much_as_cost() {
+        let ranking = Ranking { quota_weights: true, ..Ranking::default() };
+        let used = |used: f64| {
+            let mut given = vec![candidate(0, 0, 0.0), candidate(1, 10, 1.0)];
+            given[1].context.quota_used = Some(used);
+            rank_by(&ranking, given).into_iter().find(|r| r.candidate.gain == 10).unwrap().score
+        };
+        assert_eq!([0.0, 0.5, 1.0, 7.0, f64::NAN].map(used), [0.0, 0.5, 1.0, 1.0, 0.0]);
+    }
+
+    #[test]
+    fn what_was_rewritten_often_and_what_is_seldom_read_come_later() {
+        let mut given = vec![candidate(0, 10, 1.0), candidate(1, 10, 1.0)];
+        given[0].context.write_amplification = 3.0;
+        let ranking = Ranking { write_amplification_weight: 0.5, ..Ranking::default() };
+        let scores = |ranking: &Ranking, given: &[Candidate]| -> Vec<(Option<Value>, f64)> {
+            rank_by(ranking, given.to_vec()).into_iter().map(|r| (r.candidate.scope.tuple[0].clone(), r.score)).collect()
+        };
+        assert_eq!(scores(&ranking, &given), [(Some(Value::Int(1)), 0.0), (Some(Value::Int(0)), -0.5)]);
+        given[0].context.read_rate = 4.0;
+        let ranking = Ranking { read_weights: true, ..Ranking::default() };
+        assert_eq!(scores(&ranking, &given), [(Some(Value::Int(0)), 0.7), (Some(Value::Int(1)), 0.0)]);
+    }
+
+    #[test]
+    fn the_front_holds_what_nobody_beats_in_both_gain_and_cost() {
+        let given = vec![
+            candidate(0, 10, 1.0),
+            candidate(1, 9, 1.0),
+            candidate(2, 20, 3.0),
+            candidate(3, 15, 4.0),
+            candidate(4, 20, 3.0),
+            candidate(5, 20, 5.0),
+        ];
+        let ranked = rank(given);
+        let on: Vec<u64> =
+            ranked.iter().zip(front(ranked.iter().map(|r| &r.candidate))).filter(|(_, on)| *on).map(|(r, _)| r.candidate.gain).collect();
+        assert_eq!(on, [20, 20, 10]);
+        assert_eq!(front([]), Vec::<bool>::new());
+    }
+
+    #[test]
+    fn only_so_many_of_the_best_are_started_and_the_rest_is_told() {
+        let mut budget = budget(9.0, 9);
+        let round = start_by(Select::TopK(2), rank(openhouse()), &mut budget, 0);
+        assert_eq!(round.started.iter().map(|(r, _)| r.candidate.gain).collect::<Vec<_>>(), [4990, 98]);
+        assert_eq!(
+            round.waiting.iter().map(|(r, d)| (r.candidate.gain, d.to_string())).collect::<Vec<_>>(),
+            [(16, "it is not among the 2 best, and no more are chosen".to_owned())]
+        );
+    }
+
+    #[test]
+    fn the_exact_choice_gains_more_than_the_greedy_one_where_two_fit_beside_each_other() {
+        let given = || vec![candidate(0, 100, 1.2), candidate(1, 70, 1.0), candidate(2, 60, 1.0), candidate(3, 5, 9.0)];
+        let gain = |select| {
+            let mut budget = budget(2.0, 9);
+            let round = start_by(select, rank(given()), &mut budget, 0);
+            let waits: Vec<String> = round.waiting.iter().map(|(_, denied)| denied.to_string()).collect();
+            (round.started.iter().map(|(r, _)| r.candidate.gain).sum::<u64>(), waits, round.never.len())
+        };
+        assert_eq!(gain(Select::Greedy).0, 100);
+        assert_eq!(gain(Select::Exact), (130, vec!["others together gain more with what the budget holds".to_owned()], 1));
+    }
+
+    #[test]
+    fn a_trigger_is_not_passed_over_for_what_gains_more() {
+        let mut given = vec![candidate(0, 1, 1.5), candidate(1, 70, 1.0), candidate(2, 3, 0.5)];
+        given[0].urgent = true;
+        let mut budget = budget(2.0, 9);
+        let round = start_by(Select::Exact, rank(given), &mut budget, 0);
+        assert_eq!(round.started.iter().map(|(r, _)| r.candidate.gain).collect::<Vec<_>>(), [1, 3]);
     }
 }

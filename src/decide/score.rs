@@ -32,6 +32,18 @@ pub fn norm(values: &[f64]) -> Vec<f64> {
     values.iter().map(|v| if span > 0.0 && span.is_finite() { scaled(*v).clamp(0.0, 1.0) } else { 0.0 }).collect()
 }
 
+/// The same on ranks in place of values, so that one extreme value does not flatten
+/// the rest: how many are less, over all but one. 0 when all are equal; a value that
+/// is not finite counts as the largest that is.
+pub fn rank_norm(values: &[f64]) -> Vec<f64> {
+    let most = values.iter().copied().filter(|v| v.is_finite()).fold(f64::NEG_INFINITY, f64::max);
+    let drawn = |v: f64| if v.is_finite() { v } else { most };
+    let mut sorted: Vec<f64> = values.iter().copied().map(drawn).collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let others = values.len().saturating_sub(1).max(1) as f64;
+    values.iter().map(|v| sorted.partition_point(|s| *s < drawn(*v)) as f64 / others).collect()
+}
+
 /// `S = w·gain − (1 − w)·cost` of normalized gain and cost; a weight outside
 /// [0, 1] is drawn to its nearer end.
 pub fn weighted_sum(gain: f64, cost: f64, gain_weight: f64) -> f64 {
@@ -90,6 +102,15 @@ mod tests {
         assert_eq!(norm(&[f64::NAN, 1.0, 3.0, f64::INFINITY]), [1.0, 0.0, 1.0, 1.0]);
         assert_eq!(norm(&[f64::NAN, f64::NAN]), [0.0, 0.0]);
         assert_eq!(norm(&[f64::NAN, 1.0]), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn a_rank_is_how_many_are_less() {
+        assert_eq!(rank_norm(&[3.0, 1.0, 2.0, 1e9, 2.0]), [0.75, 0.0, 0.25, 1.0, 0.25]);
+        assert_eq!(rank_norm(&[7.0, 7.0]), [0.0, 0.0]);
+        assert_eq!((rank_norm(&[]), rank_norm(&[5.0])), (vec![], vec![0.0]));
+        assert_eq!(rank_norm(&[f64::NAN, 1.0, f64::INFINITY, 3.0]), [1.0 / 3.0, 0.0, 1.0 / 3.0, 1.0 / 3.0]);
+        assert_eq!(rank_norm(&[f64::NAN, f64::NAN]), [0.0, 0.0]);
     }
 
     #[test]

@@ -38,9 +38,12 @@ pub async fn wait(app: &App, sidecar: &Sidecar) -> anyhow::Result<bool> {
 /// Whether a partition is judged again before then.
 fn is_due(verdict: &Verdict, soon_ms: i64) -> bool {
     match verdict {
-        Verdict::Not { reason: Reason::CoolingDown { until_ms } | Reason::QuietWindow { until_ms } } => *until_ms <= soon_ms,
+        Verdict::Not {
+            reason: Reason::CoolingDown { until_ms } | Reason::QuietWindow { until_ms } | Reason::OutsideWindows { until_ms },
+        } => *until_ms <= soon_ms,
         Verdict::Not { reason } => *reason == Reason::InFlight,
         Verdict::Now { .. } | Verdict::Queued { .. } => true,
+        Verdict::Review { .. } => false,
     }
 }
 

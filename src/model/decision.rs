@@ -59,7 +59,8 @@ pub enum CheckKind {
     Property,
 }
 
-const FILTERS: [&str; 8] = ["refusals", "enabled", "paused", "table-age", "table-bytes", "cooldown", "quiet-window", "in-flight"];
+const FILTERS: [&str; 10] =
+    ["refusals", "enabled", "paused", "table-age", "table-bytes", "cooldown", "quiet-window", "in-flight", "windows", "review"];
 
 impl Check {
     /// By its name: a rule's numbers have the rule's and their own.
@@ -88,6 +89,13 @@ pub enum Verdict {
     },
     /// Wait for a round, ranked.
     Queued {
+        /// Estimated cost in GB-hours.
+        gb_hours: f64,
+        /// Estimated reduction in files.
+        gain: u64,
+    },
+    /// Dearer than the settings let by themselves, and worth it: waits for a person.
+    Review {
         /// Estimated cost in GB-hours.
         gb_hours: f64,
         /// Estimated reduction in files.
@@ -127,10 +135,17 @@ pub enum Reason {
         /// When it becomes eligible if nobody writes.
         until_ms: i64,
     },
+    /// Outside the hours in which the settings let work begin.
+    OutsideWindows {
+        /// When the next of them begins.
+        until_ms: i64,
+    },
     /// Work on it is under way.
     InFlight,
     /// No rule fires and there is nothing to gain.
     Healthy,
     /// A rule would fire but the plan it would make is empty.
     NothingToGain,
+    /// Dearer than the settings let by themselves, and gains too little to ask a person.
+    TooDear,
 }

@@ -1,6 +1,8 @@
 //! The shared words of the project: plain data, no IO, nothing of ours imported.
 
 pub mod decision;
+pub mod economy;
+pub mod estimate;
 pub mod event;
 pub mod file;
 pub mod form;
@@ -16,4 +18,5 @@ pub mod refusal;
 pub mod requests;
 pub mod table;
 pub mod traits;
+pub mod window;
 pub mod wire;

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::layout::SizeScale;
+use super::window::Window;
 
 /// Everything the decision about one table depends on besides its state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +40,13 @@ pub struct Policy {
     pub memory_limit: u64,
     /// A size tier is merged when it holds this many small files.
     pub tier_files: u32,
+    /// Work that is estimated at more GB-hours than this waits for a person; `None`
+    /// lets all go.
+    pub review_above_gb_hours: Option<f64>,
+    /// Such work is left alone when it drops fewer files than this.
+    pub review_min_gain: u64,
+    /// When work may begin; at any time where there is none.
+    pub windows: Vec<Window>,
 }
 
 /// An immediate trigger.
@@ -94,6 +102,12 @@ impl CostModel {
     pub fn gb_hours(&self, bytes: u64) -> f64 {
         self.executor_memory_gb * bytes as f64 / self.rewrite_bytes_per_hour + self.startup_gbhr
     }
+
+    /// The bytes whose rewriting costs so many GB-hours.
+    pub fn bytes(&self, gb_hours: f64) -> u64 {
+        ((gb_hours - self.startup_gbhr) * self.rewrite_bytes_per_hour / self.executor_memory_gb.max(f64::MIN_POSITIVE)).round().max(0.0)
+            as u64
+    }
 }
 
 /// The budget that all jobs of the process share.
@@ -135,6 +149,9 @@ impl Default for Policy {
             max_job_ms: 3_600_000,
             memory_limit: 1 << 30,
             tier_files: 8,
+            review_above_gb_hours: None,
+            review_min_gain: 100,
+            windows: Vec::new(),
         }
     }
 }

@@ -150,6 +150,7 @@ impl Inbox {
                 Some(ms) => {
                     let time = Duration::from_millis(u64::try_from(ms).unwrap_or(0).max(1));
                     tokio::select! {
+                        biased;
                         () = wake => {}
                         () = self.inner.clock.sleep(time) => {}
                     }

@@ -85,6 +85,7 @@ impl Poller {
         let mut interval_ms = self.limits.min_ms;
         loop {
             let found = tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 found = self.once() => found,
             };
@@ -94,6 +95,7 @@ impl Poller {
             }
             let pause = spread(interval_ms, self.chance.next());
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 () = self.clock.sleep(pause) => {}
                 () = self.wanted() => {}
@@ -164,6 +166,7 @@ impl Poller {
     async fn list(&self) -> lake::Result<Vec<Pointer>> {
         let patience = Duration::from_millis(u64::try_from(self.limits.patience_ms).unwrap_or(0));
         tokio::select! {
+            biased;
             listed = self.format.list(&self.catalog).instrument(telemetry::span::poll(&self.catalog)) => listed,
             () = self.clock.sleep(patience) => {
                 let why = anyhow::anyhow!("no answer within {} ms", self.limits.patience_ms);

@@ -16,11 +16,12 @@ use crate::model::refusal::Refused;
 use crate::observe::{Entrance, ledger};
 use crate::orient::{TableState, traits};
 use crate::serve::backend::{
-    Answer, Backend, Candidate, Error, Explained, Health, LastJob, Page as Asked, PartitionRow, Partitions, TableLayout, label, names,
+    Answer, Backend, Backlog, BacklogRow, Candidate, Error, Explained, Health, LastJob, Page as Asked, PartitionRow, Partitions,
+    TableLayout, label, names,
 };
 use crate::telemetry;
 
-use super::book::{Page, Scope, Trouble, Waiting};
+use super::book::{Asked as Judged, Page, Scope, Trouble, Waiting};
 use super::{Looked, Loop};
 
 /// Ended jobs of a table, the newest, among which the last of each partition is looked
@@ -87,7 +88,7 @@ impl Backend for Loop {
 
     async fn list_candidates(&self, limit: usize) -> Result<Vec<Candidate>, Error> {
         let book = self.book();
-        let row = |Waiting { scope, candidate, score, waits_for }| {
+        let row = |Waiting { scope, candidate, score, waits_for, on_front }| {
             let spec = book.page(&scope.name).and_then(|p| p.spec(&scope.partition));
             Candidate {
                 label: label(&scope.partition, spec),
@@ -97,9 +98,36 @@ impl Backend for Loop {
                 gain: candidate.gain,
                 gb_hours: candidate.gb_hours,
                 waits_for,
+                tenant: candidate.context.tenant.as_deref().unwrap_or_default().to_owned(),
+                on_front,
+                urgent: candidate.urgent,
             }
         };
         Ok(book.candidates().into_iter().take(limit).map(row).collect())
+    }
+
+    async fn backlog(&self) -> Result<Backlog, Error> {
+        let rows = self.backlog_rows(self.now()).into_iter().map(|(share, row)| {
+            let available = share.tenant.as_deref().and_then(|tenant| self.budget().available_to(tenant));
+            BacklogRow {
+                tenant: share.tenant.as_deref().unwrap_or_default().to_owned(),
+                act: share.act,
+                candidates: row.candidates,
+                urgent: row.urgent,
+                review: row.review,
+                oldest_ms: row.oldest_ms,
+                files: row.files,
+                bytes: row.bytes,
+                gb_hours: row.gb_hours,
+                bytes_per_hour: row.bytes_per_hour,
+                drain_seconds: row.drain_seconds,
+                cost: row.cost,
+                available_gb_hours: available,
+            }
+        });
+        let prices = &self.parts.settings.prices;
+        let currency = if prices.is_free() { String::new() } else { prices.currency.clone() };
+        Ok(Backlog { rows: rows.collect(), available_gb_hours: self.budget().available(), currency })
     }
 
     async fn why(&self, name: &TableName, filter: Option<&str>) -> Result<Vec<Explained>, Error> {
@@ -113,13 +141,14 @@ impl Backend for Loop {
             state.layout.partitions().keys().filter(named).collect()
         })?;
         let earlier = if filter.is_some() { EARLIER } else { 0 };
+        let read_rate = self.read_rate(name);
         let mut found = Vec::new();
         // in turns, so that the answer about a large table holds nobody up
         for keys in keys.chunks(TURN) {
             let book = self.book();
             for key in keys {
                 let scope = Scope { name: name.clone(), partition: key.clone() };
-                found.extend(book.decisions(&scope, &state, self.now(), earlier));
+                found.extend(book.decisions(&scope, Judged { state: &state, read_rate, now_ms: self.now() }, earlier));
             }
         }
         self.tell_last_jobs(&mut found).await;

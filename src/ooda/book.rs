@@ -2,21 +2,26 @@
 //! that exist and the partitions that ask for something. It holds no layout: those
 //! are `orient`'s, in memory within a bound, and handed in where they are needed.
 
+mod count;
 mod log;
 mod page;
 mod scope;
+mod trust;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::act::Pauses;
+use crate::decide::budget::Denied;
+use crate::decide::learn::Learned;
 use crate::decide::round::{Candidate, Round};
 use crate::lake::Error;
 use crate::model::decision::Verdict;
+use crate::model::economy::Budgets;
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::partition::PartitionKey;
-use crate::model::policy::{BudgetLimits, Policy};
+use crate::model::policy::Policy;
 use crate::model::refusal::Refused;
 use crate::model::table::TableView;
 use crate::orient::{Absorbed, How, TableState};
@@ -51,6 +56,19 @@ pub struct Begun {
     pub(super) max_bytes: u64,
     /// Whether it is only looked into.
     pub(super) foresight: bool,
+    /// Whose it is.
+    pub(super) tenant: Option<Arc<str>>,
+}
+
+/// What a partition is judged by, beside what the book knows.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// The table's state.
+    pub state: &'a TableState,
+    /// Scans of the table an hour.
+    pub read_rate: Option<f64>,
+    /// The moment.
+    pub now_ms: i64,
 }
 
 /// Partitions of a table that are to be judged again.
@@ -70,6 +88,8 @@ pub struct Seen<'a> {
     pub policy: Policy,
     /// Properties that could not be used.
     pub warnings: Vec<Warning>,
+    /// Whose it is.
+    pub tenant: Option<Arc<str>>,
     /// Its layout.
     pub absorbed: &'a Absorbed,
     /// When the look began.
@@ -105,6 +125,17 @@ pub struct Waiting {
     pub score: f64,
     /// What stands in its way.
     pub waits_for: String,
+    /// No other candidate gains as much for as little.
+    pub on_front: bool,
+}
+
+/// The tables of one tenant together.
+#[derive(Default)]
+struct Quota {
+    /// Objects that they may have; `None` for as many as they like.
+    total: Option<u64>,
+    /// Live ones, as far as tables are known.
+    used: u64,
 }
 
 /// Everything remembered.
@@ -117,6 +148,13 @@ pub struct Book {
     due: BTreeSet<(i64, Scope)>,
     /// Partitions that have a candidate.
     waiting: BTreeSet<Scope>,
+    /// Partitions whose work waits for a person.
+    reviews: BTreeSet<Scope>,
+    quotas: HashMap<Arc<str>, Quota>,
+    /// What jobs have shown of our estimates.
+    pub(super) learned: Learned,
+    /// Whether candidates are compared by corrected estimates.
+    corrects: bool,
     troubles: HashMap<TableName, Trouble>,
     log: Log,
     /// Looks into candidates so far.
@@ -128,6 +166,26 @@ pub struct Book {
 }
 
 impl Book {
+    /// One that is empty, with the quotas of tenants; `corrects` when candidates are
+    /// compared by corrected estimates.
+    pub fn new(budgets: &Budgets, corrects: bool) -> Self {
+        let quotas = budgets.tenants.iter().map(|t| (Arc::clone(&t.name), Quota { total: t.quota_objects, used: 0 }));
+        Self { quotas: quotas.collect(), corrects, ..Self::default() }
+    }
+
+    /// Live objects of a tenant over its quota; `None` where it has none.
+    fn quota_used(&self, tenant: Option<&Arc<str>>) -> Option<f64> {
+        let quota = self.quotas.get(tenant?)?;
+        Some(quota.used as f64 / quota.total?.max(1) as f64)
+    }
+
+    /// A table has other objects than before.
+    fn count_objects(&mut self, tenant: Option<&Arc<str>>, before: u64, now: u64) {
+        if let Some(quota) = tenant.and_then(|name| self.quotas.get_mut(name)) {
+            quota.used = quota.used.saturating_sub(before).saturating_add(now);
+        }
+    }
+
     /// A look's result: what it leaves to be done.
     pub fn take_in(&mut self, seen: Seen<'_>) -> Taken {
         let (name, ident) = (seen.view.name.clone(), seen.view.ident);
@@ -138,16 +196,22 @@ impl Book {
         }
         let replaced = if known { None } else { self.remove(&name) };
         self.names.insert(ident, name.clone());
+        let (tenant, before) = (seen.tenant.clone(), self.pages.get(&name).map_or(0, |page| page.objects));
+        let objects = objects(&seen.absorbed.state);
         let scopes = match self.pages.get_mut(&name) {
             Some(page) => page.take_in(seen),
             None => {
                 let state = Arc::clone(&seen.absorbed.state);
                 let page = Page::new(seen);
                 let all = page.partitions(&state);
-                self.pages.insert(name, page);
+                self.pages.insert(name.clone(), page);
                 all
             }
         };
+        if let Some(page) = self.pages.get_mut(&name) {
+            page.objects = objects;
+        }
+        self.count_objects(tenant.as_ref(), before, objects);
         Taken { scopes, replaced }
     }
 
@@ -181,6 +245,8 @@ impl Book {
     pub fn remove(&mut self, name: &TableName) -> Option<TableIdent> {
         self.troubles.remove(name);
         let page = self.pages.remove(name)?;
+        self.count_objects(page.tenant.as_ref(), page.objects, 0);
+        self.reviews.retain(|scope| scope.name != *name);
         for (partition, at_ms) in page.due() {
             self.due.remove(&(at_ms, Scope { name: name.clone(), partition }));
         }
@@ -215,14 +281,8 @@ impl Book {
     /// Judges a partition by a table's state, keeps the decision, and marks when it
     /// is due again. `None` when it has no files, and when the state is not the one
     /// that the page was written from: then all are judged at the next round.
-    pub fn judge(
-        &mut self,
-        name: &TableName,
-        partition: &PartitionKey,
-        state: &TableState,
-        now_ms: i64,
-        limits: &BudgetLimits,
-    ) -> Option<Arc<Explained>> {
+    pub fn judge(&mut self, name: &TableName, partition: &PartitionKey, asked: Asked<'_>, budgets: &Budgets) -> Option<Arc<Explained>> {
+        let Asked { state, now_ms, .. } = asked;
         let page = self.pages.get_mut(name)?;
         if page.mark != state.layout.mark() || page.facts.ident != state.layout.ident() {
             page.unjudged = true;
@@ -233,13 +293,19 @@ impl Book {
             self.due.remove(&(at_ms, scope.clone()));
         }
         page.give_up(partition, now_ms);
-        let table = page.facts.ident;
-        let known = Known { state, paused: self.is_paused(table, partition, state), now_ms };
+        let (table, tenant) = (page.facts.ident, page.tenant.clone());
+        let known = self.known(table, tenant.as_ref(), partition, asked);
+        let known = Known { learned: Some(&self.learned), ..known };
         let page = self.pages.get_mut(name)?;
-        let Some(explained) = page.judge(partition, known, self.log.standing(&scope, table), limits) else {
+        let Some(explained) = page.judge(partition, known, self.log.standing(&scope, table), budgets) else {
             self.waiting.remove(&scope);
+            self.reviews.remove(&scope);
             self.log.close(&scope);
             return None;
+        };
+        match explained.decision.verdict {
+            Verdict::Review { .. } => self.reviews.insert(scope.clone()),
+            _ => self.reviews.remove(&scope),
         };
         match page.candidate(partition).is_some() {
             true => self.waiting.insert(scope.clone()),
@@ -263,14 +329,28 @@ impl Book {
 
     /// The last decision on a partition of a table, whose state this is, and as far as
     /// they are kept those before it, newest first.
-    pub fn decisions(&self, scope: &Scope, state: &TableState, now_ms: i64, earlier: usize) -> Vec<Explained> {
+    pub fn decisions(&self, scope: &Scope, asked: Asked<'_>, earlier: usize) -> Vec<Explained> {
         let Some(page) = self.pages.get(&scope.name) else { return Vec::new() };
         let table = page.facts.ident;
-        let known = Known { state, paused: self.is_paused(table, &scope.partition, state), now_ms };
+        let known = self.known(table, page.tenant.as_ref(), &scope.partition, asked);
+        let known = Known { learned: Some(&self.learned), ..known };
         let Some((last, kept)) = page.decision(&scope.partition, known, self.log.last(scope, table)) else { return Vec::new() };
         // one that was made again for the question comes before all that are kept
         let before = self.log.of(scope, table).skip(usize::from(kept)).take(earlier);
         std::iter::once(last).chain(before.map(|made| made.as_ref().clone())).collect()
+    }
+
+    /// What a judgement goes by, beside the page.
+    fn known<'a>(&self, table: TableIdent, tenant: Option<&Arc<str>>, partition: &PartitionKey, asked: Asked<'a>) -> Known<'a> {
+        let Asked { state, read_rate, now_ms } = asked;
+        Known {
+            state,
+            paused: self.is_paused(table, partition, state),
+            read_rate,
+            quota_used: self.quota_used(tenant),
+            learned: None,
+            now_ms,
+        }
     }
 
     /// By hand, or because `undo` left it so.
@@ -328,48 +408,23 @@ impl Book {
             let page = pages.get(&scope.name).filter(|page| page.policy.act && page.may_work())?;
             // a table under two names is worked on under the one looked at last
             let named = self.names.get(&page.facts.ident) == Some(&scope.name);
-            page.candidate(&scope.partition).filter(|_| named).cloned()
+            let mut candidate = page.candidate(&scope.partition).filter(|_| named).cloned()?;
+            if self.corrects {
+                self.correct(&mut candidate);
+            }
+            candidate.context.quota_used = self.quota_used(page.tenant.as_ref());
+            Some(candidate)
         };
         self.waiting.iter().filter_map(ready).collect()
     }
 
-    /// How many candidates wait and the files that they would save: of those that
-    /// are only advised, and of those that are carried out.
-    pub fn depth(&self) -> [(u64, u64); 2] {
-        let mut depth = [(0_u64, 0_u64); 2];
-        for scope in &self.waiting {
-            let Some(page) = self.pages.get(&scope.name) else { continue };
-            let Some(candidate) = page.candidate(&scope.partition) else { continue };
-            let [advised, acted] = &mut depth;
-            let (count, files) = if page.policy.act { acted } else { advised };
-            (*count, *files) = (count.saturating_add(1), files.saturating_add(candidate.gain));
-        }
-        depth
-    }
-
-    /// Every candidate, best first.
-    pub fn candidates(&self) -> Vec<Waiting> {
-        let row = |scope: &Scope| {
-            let page = self.pages.get(&scope.name)?;
-            let candidate = page.candidate(&scope.partition)?.clone();
-            let (score, waits_for) = page.place(&scope.partition);
-            let waits_for = if page.policy.act { waits_for.to_owned() } else { "act is off: this is advice".to_owned() };
-            Some(Waiting { scope: scope.clone(), candidate, score, waits_for })
-        };
-        let mut all: Vec<Waiting> = self.waiting.iter().filter_map(row).collect();
-        all.sort_by(|a, b| {
-            b.candidate.urgent.cmp(&a.candidate.urgent).then(b.score.total_cmp(&a.score)).then_with(|| a.scope.cmp(&b.scope))
-        });
-        all
-    }
-
     /// Notes what each candidate of a round waits for.
     pub fn set_waits(&mut self, round: &Round) {
-        let held = round.waiting.iter().chain(&round.never).map(|(ranked, denied)| (ranked, denied.to_string()));
-        let started = round.started.iter().map(|(ranked, _)| (ranked, String::new()));
-        for (ranked, waits_for) in held.chain(started) {
+        let held = round.waiting.iter().chain(&round.never).map(|(ranked, denied)| (ranked, Some(denied.clone())));
+        let started = round.started.iter().map(|(ranked, _)| (ranked, None::<Denied>));
+        for (ranked, denied) in held.chain(started) {
             if let Some(page) = self.names.get(&ranked.candidate.table).and_then(|name| self.pages.get_mut(name)) {
-                page.set_place(&ranked.candidate.scope, ranked.score, waits_for);
+                page.set_place(&ranked.candidate.scope, ranked.score, denied);
             }
         }
     }
@@ -418,4 +473,10 @@ impl Book {
             self.call(scope, now_ms);
         }
     }
+}
+
+/// Live data and delete files of a table, and its manifests.
+fn objects(state: &TableState) -> u64 {
+    let layout = &state.layout;
+    layout.data().files.saturating_add(layout.deletes().files).saturating_add(layout.manifest_count())
 }

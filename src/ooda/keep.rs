@@ -1,19 +1,27 @@
 //! What partitions remember, kept in the journal over a restart.
 
-use crate::act::Journal;
 use crate::act::journal::Blob;
+use crate::act::{Journal, Numbers};
 use crate::decide::ScopeMemory;
 use crate::decide::budget::Budget;
+use crate::decide::learn::{Fleet, Learned, OfTable};
+use crate::model::estimate::{Estimate, QUANTITIES};
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::partition::PartitionKey;
+use crate::model::plan::Plan;
 use crate::orient::{Absorbed, How};
+use crate::telemetry;
 
 use super::Loop;
 use super::book::Begun;
 
 /// The journal's kind of it.
 const MEMORY: &str = "scope-memory";
-/// The version of its encoding.
+/// The journal's kind of what jobs have shown of our estimates, and the key of what
+/// all of them have.
+const ESTIMATES: &str = "estimates";
+const FLEET: &str = "fleet";
+/// The version of their encodings.
 const VERSION: u32 = 1;
 
 type Memories = Vec<(PartitionKey, ScopeMemory)>;
@@ -23,12 +31,19 @@ impl Loop {
     /// gone and of commands too.
     pub(super) async fn read_spent(&self) {
         let now_ms = self.now();
-        let since_ms = now_ms.saturating_sub(Budget::remembers_ms(&self.limits));
+        let budgets = &self.parts.settings.budgets;
+        let since_ms = now_ms.saturating_sub(Budget::remembers_ms(&budgets.overall));
         let budget = match self.parts.act.journal().spent(since_ms).await {
-            Ok(spent) => Budget::after(&self.limits, since_ms, &spent, now_ms),
+            Ok(spent) => {
+                let spendings: Vec<_> = spent.iter().map(|spent| self.spending(spent)).collect();
+                for done in spendings.iter().filter(|s| s.used.commits > 0) {
+                    self.rewrote(done.tenant.as_ref(), done.used.bytes, done.at_ms);
+                }
+                Budget::after(budgets, since_ms, &spendings, now_ms)
+            }
             Err(error) => {
-                tracing::warn!(%error, "what was spent before cannot be read: the budget begins empty");
-                Budget::after(&self.limits, now_ms, &[], now_ms)
+                tracing::warn!(%error, "what was spent before cannot be read: the budgets begin empty");
+                Budget::after(budgets, now_ms, &[], now_ms)
             }
         };
         *self.budget() = budget;
@@ -66,7 +81,15 @@ impl Loop {
                 return;
             }
         };
+        let own = self.kept_value::<OfTable>(ESTIMATES, &ident.to_string()).await;
+        let own = own.unwrap_or_else(|error| {
+            tracing::warn!(table = %name, error, "what the table's jobs have shown of the estimates cannot be read: it is learned anew");
+            None
+        });
         let mut book = self.book();
+        if let Some(own) = own {
+            book.learned.restore(ident, own);
+        }
         let Some(page) = book.page_mut(name, ident) else { return };
         page.restored = true;
         let first = !page.judged;
@@ -82,8 +105,55 @@ impl Loop {
         }
     }
 
+    /// What jobs before have shown of our estimates, over all tables.
+    pub(super) async fn read_learned(&self) {
+        match self.kept_value::<Fleet>(ESTIMATES, FLEET).await {
+            Ok(Some(fleet)) => self.book().learned = Learned::of_fleet(fleet),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(error, "what jobs have shown of the estimates cannot be read: it is learned anew"),
+        }
+    }
+
+    /// A job has ended: what it did beside what was expected of it.
+    pub(super) async fn compare(&self, plan: &Plan, estimate: &Estimate, numbers: &Numbers) {
+        let _turn = self.saving.lock().await;
+        let (fleet, own) = {
+            let learned = &mut self.book().learned;
+            learned.learn(plan.table, plan.input_bytes(), estimate, &numbers.figures());
+            (learned.fleet().clone(), learned.table(plan.table).cloned().unwrap_or_default())
+        };
+        for (quantity, name) in QUANTITIES.into_iter().enumerate() {
+            if let Some(error) = fleet.error(quantity) {
+                telemetry::estimate_error(name, error);
+            }
+        }
+        let kept = async {
+            self.keep_value(ESTIMATES, FLEET, &fleet).await?;
+            self.keep_value(ESTIMATES, &plan.table.to_string(), &own).await
+        };
+        if let Err(error) = kept.await {
+            tracing::warn!(table = %plan.name, error, "what a job has shown of the estimates is not kept over a restart");
+        }
+    }
+
+    async fn keep_value<T: serde::Serialize>(&self, kind: &str, key: &str, value: &T) -> Result<(), String> {
+        let blob = Blob { version: VERSION, bytes: postcard::to_stdvec(value).map_err(|e| e.to_string())? };
+        self.parts.act.journal().put_blob(kind, key, &blob).await.map_err(|e| e.to_string())
+    }
+
+    /// `None` for one that is not there, and for one of another version.
+    async fn kept_value<T: serde::de::DeserializeOwned>(&self, kind: &str, key: &str) -> Result<Option<T>, String> {
+        let blob = self.parts.act.journal().blob(kind, key).await.map_err(|e| e.to_string())?;
+        let known = blob.filter(|blob| blob.version == VERSION);
+        known.map(|blob| postcard::from_bytes(&blob.bytes).map_err(|e| e.to_string())).transpose()
+    }
+
     /// A table is gone.
     pub(super) async fn forget_memory(&self, ident: TableIdent) {
+        self.book().learned.forget(ident);
+        if let Err(error) = self.parts.act.journal().drop_blob(ESTIMATES, &ident.to_string()).await {
+            tracing::warn!(table = %ident, %error, "what a dropped table's jobs have shown stays");
+        }
         if let Err(error) = self.parts.act.journal().drop_blob(MEMORY, &ident.to_string()).await {
             tracing::warn!(table = %ident, %error, "what a dropped table's partitions remembered stays");
         }

@@ -4,17 +4,16 @@ use std::sync::Arc;
 
 use crate::act::{JobResult, Verdict as JobVerdict};
 use crate::decide::ScopeMemory;
-use crate::decide::budget::{Denied, Reservation};
+use crate::decide::budget::{Ask, Denied, Reservation, Used};
 use crate::decide::maturity::Gained;
 use crate::decide::plan::{Cause, Order, max_deletes_on_file, plans};
 use crate::lake::{Error, Table};
 use crate::model::decision::{Reason, Verdict};
 use crate::model::event::{Certainty, Door, Event};
 use crate::model::ident::{TableIdent, TableName};
-use crate::model::plan::{Bound, Plan};
+use crate::model::plan::Plan;
 use crate::model::policy::{Policy, Rule};
 use crate::model::refusal::{Refusal, Refused};
-use crate::settings;
 use crate::telemetry::{self, JobEnd};
 
 use super::Loop;
@@ -54,38 +53,39 @@ impl Drop for Place {
 pub(super) struct Held {
     of: Arc<Loop>,
     reservation: Option<Reservation>,
-    at_worst: f64,
+    at_worst: Used,
 }
 
 impl Held {
     /// What was set aside before it is known what it will be spent on.
     pub(super) fn new(of: &Arc<Loop>, reservation: Reservation) -> Self {
-        Self { of: Arc::clone(of), reservation: Some(reservation), at_worst: 0.0 }
+        Self { of: Arc::clone(of), reservation: Some(reservation), at_worst: Used::default() }
     }
 
-    /// Gives back what is held and sets `bound` aside instead, in one step: no
+    /// Gives back what is held and sets what is asked for aside instead, in one step: no
     /// other work comes in between.
-    fn exchange(&mut self, bound: &Bound) -> Result<(), Denied> {
+    fn exchange(&mut self, ask: &Ask<'_>) -> Result<(), Denied> {
         let now_ms = self.of.now();
         let mut budget = self.of.budget();
         if let Some(reservation) = self.reservation.take() {
             budget.settle(reservation, 0.0, now_ms);
         }
-        self.reservation = Some(budget.reserve(bound, now_ms)?);
-        self.at_worst = bound.gb_hours;
+        self.reservation = Some(budget.reserve_for(ask, now_ms)?);
+        self.at_worst = Used { gb_hours: ask.bound.gb_hours, bytes: ask.bytes, commits: 1 };
         Ok(())
     }
 
-    fn settle(&mut self, spent: f64) {
+    fn settle(&mut self, used: &Used) {
         if let Some(reservation) = self.reservation.take() {
-            self.of.budget().settle(reservation, spent, self.of.now());
+            self.of.budget().settle_used(reservation, used, self.of.now());
         }
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.settle(self.at_worst);
+        let at_worst = self.at_worst;
+        self.settle(&at_worst);
     }
 }
 
@@ -116,7 +116,7 @@ pub(super) async fn carry_out(mut place: Place, mut held: Held) {
         Ok(Found::Moved) => of.look_again(begun),
         Err(error) => of.could_not_plan(begun, &error),
     }
-    held.settle(0.0);
+    held.settle(&Used::default());
     of.keep_memory(begun).await;
     place.ended = true;
 }
@@ -128,7 +128,7 @@ impl Loop {
         let (name, scope) = (&begun.scope.name, &begun.scope.partition);
         let Some(table) = self.parts.format.load(name, &begun.reference).await? else { return Ok(Found::Moved) };
         let view = table.view();
-        let (mut policy, _) = settings::resolve(&self.parts.settings, name, &view.properties);
+        let (mut policy, _, tenant) = self.resolve(name, &view.properties);
         if view.ident != begun.table || !policy.enabled || (!begun.foresight && !policy.act) {
             return Ok(Found::Moved);
         }
@@ -142,7 +142,8 @@ impl Loop {
             let memory = ScopeMemory { max_deletes_on_file: Some(max_deletes_on_file(&files)), ..page.memory(scope) };
             page.remember(scope, memory);
         });
-        let order = Order { table: view.ident, name, reference: &begun.reference, policy: &policy, limits: &self.limits, cause: &cause };
+        let limits = self.parts.settings.budgets.narrowest(tenant.as_deref());
+        let order = Order { table: view.ident, name, reference: &begun.reference, policy: &policy, limits: &limits, cause: &cause };
         Ok(match plans(&order, &files) {
             Ok(plans) => Found::Plans(plans, table, Box::new(policy)),
             Err(reason) => Found::Nothing(reason, Box::new(policy)),
@@ -153,16 +154,22 @@ impl Loop {
     /// plan of the partition should be tried.
     async fn run_one(&self, begun: &Begun, policy: &Policy, plan: &Plan, held: &mut Held) -> bool {
         let scope = &begun.scope.partition;
-        if let Err(denied) = held.exchange(&plan.bound) {
+        let ask = Ask { bound: &plan.bound, bytes: plan.input_bytes(), table: Some(begun.table), tenant: begun.tenant.as_ref() };
+        if let Err(denied) = held.exchange(&ask) {
             let now_ms = self.now();
             self.with_page(begun, |page| {
                 page.hold(scope, FREE_CONFLICTS, now_ms);
-                page.set_place(scope, 0.0, denied.to_string());
+                page.set_place(scope, 0.0, Some(denied));
             });
             return false;
         }
-        let result = self.parts.act.run(plan, None).await;
-        held.settle(result.numbers.gb_hours);
+        let estimate = self.book().learned.estimate(policy, plan);
+        let result = self.parts.act.run_estimated(plan, Some(estimate), None).await;
+        held.settle(&used(&result));
+        if result.verdict == JobVerdict::Committed {
+            self.rewrote(begun.tenant.as_ref(), result.numbers.bytes_in, self.now());
+            self.compare(plan, &estimate, &result.numbers).await;
+        }
         tell(&result);
         self.learn(begun, policy, plan, &result);
         result.verdict == JobVerdict::Committed
@@ -187,8 +194,7 @@ impl Loop {
             JobVerdict::Dropped { .. } => {
                 self.with_page(begun, |page| {
                     page.hold(scope, FREE_CONFLICTS, now_ms);
-                    // what `why` tells until the next round
-                    page.set_place(scope, 0.0, result.verdict.note());
+                    page.set_dropped(scope, &result.verdict.note());
                 });
                 self.look_again(begun);
             }
@@ -319,6 +325,15 @@ impl Loop {
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(std::sync::atomic::Ordering::SeqCst)
     }
+}
+
+/// What a job has used of the budgets. What was read of its files counts as replaced,
+/// whatever came of it.
+fn used(result: &JobResult) -> Used {
+    let numbers = &result.numbers;
+    let begun = numbers.bytes_read > 0 || numbers.wasted_bytes > 0 || numbers.bytes_out > 0;
+    let commits = matches!(result.verdict, JobVerdict::Committed | JobVerdict::Unresolved { .. });
+    Used { gb_hours: numbers.gb_hours, bytes: if begun || commits { numbers.bytes_in } else { 0 }, commits: u64::from(commits) }
 }
 
 fn asked_by_deletes(verdict: &Verdict) -> bool {

@@ -50,6 +50,14 @@ pub trait Backend: Send + Sync + 'static {
     /// When the loop has stopped.
     async fn list_candidates(&self, limit: usize) -> Result<Vec<Candidate>, Error>;
 
+    /// What waits, by tenant and by whether it is carried out.
+    ///
+    /// # Errors
+    /// When the loop has stopped.
+    async fn backlog(&self) -> Result<Backlog, Error> {
+        Ok(Backlog::default())
+    }
+
     /// The last decision on each partition of a table; with a `filter`, those on
     /// the partitions that it names, each followed by the few before it that are
     /// still kept, newest first. See [`names`] for what a filter may be.
@@ -186,6 +194,54 @@ pub struct Candidate {
     pub gb_hours: f64,
     /// What stands in the way; empty when only budget does.
     pub waits_for: String,
+    /// Whose it is; empty for nobody's.
+    pub tenant: String,
+    /// No other candidate gains as much for as little.
+    pub on_front: bool,
+    /// A trigger fired: it goes before everything that was ranked.
+    pub urgent: bool,
+}
+
+/// What waits.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Backlog {
+    /// By tenant, and by whether it is carried out.
+    pub rows: Vec<BacklogRow>,
+    /// GB-hours that the overall budget holds.
+    pub available_gb_hours: f64,
+    /// Of costs; empty when the settings have no prices.
+    pub currency: String,
+}
+
+/// What waits of one tenant.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BacklogRow {
+    /// The tenant; empty for the tables of none.
+    pub tenant: String,
+    /// Whether it is carried out, or only advised.
+    pub act: bool,
+    /// Candidates.
+    pub candidates: u64,
+    /// Those of them that a trigger asks for.
+    pub urgent: u64,
+    /// Those beside them that wait for a person.
+    pub review: u64,
+    /// How long the oldest candidate has waited, in milliseconds.
+    pub oldest_ms: i64,
+    /// Files fewer, when all is done.
+    pub files: u64,
+    /// Bytes to be rewritten.
+    pub bytes: u64,
+    /// Estimated GB-hours.
+    pub gb_hours: f64,
+    /// Bytes rewritten in an hour of late.
+    pub bytes_per_hour: f64,
+    /// How long that takes for what waits, in seconds; `None` when nothing is being done.
+    pub drain_seconds: Option<f64>,
+    /// What it costs, in money.
+    pub cost: f64,
+    /// GB-hours that the tenant's budget holds, where it has one.
+    pub available_gb_hours: Option<f64>,
 }
 
 /// A decision with its partition's label.

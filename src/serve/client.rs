@@ -130,6 +130,23 @@ impl Client {
         self.answer(LayoutClient::new(self.channel.clone()).watch_decisions(ask).await)
     }
 
+    /// Asks for what waits.
+    ///
+    /// # Errors
+    /// When the sidecar does not answer.
+    pub async fn backlog(&self) -> Result<v1::GetBacklogResponse, Error> {
+        self.answer(LayoutClient::new(self.channel.clone()).get_backlog(timed(v1::GetBacklogRequest {})).await)
+    }
+
+    /// Asks for the best candidates.
+    ///
+    /// # Errors
+    /// When the sidecar does not answer.
+    pub async fn candidates(&self, limit: u32) -> Result<Vec<v1::Candidate>, Error> {
+        let ask = v1::ListCandidatesRequest { limit };
+        Ok(self.answer(LayoutClient::new(self.channel.clone()).list_candidates(timed(ask)).await)?.candidates)
+    }
+
     /// Asks for every source of events.
     ///
     /// # Errors

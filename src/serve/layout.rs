@@ -109,6 +109,10 @@ impl Layout for Layouts {
         Ok(Response::new(v1::ListCandidatesResponse { candidates: found.iter().map(map::candidate).collect() }))
     }
 
+    async fn get_backlog(&self, _: Request<v1::GetBacklogRequest>) -> Result<Response<v1::GetBacklogResponse>, Status> {
+        Ok(Response::new(map::backlog(&self.backend.backlog().await?)))
+    }
+
     async fn why(&self, request: Request<v1::WhyRequest>) -> Result<Response<v1::WhyResponse>, Status> {
         let ask = request.into_inner();
         let name = self.name(&ask.table, ask.path.as_ref())?;

@@ -1,6 +1,6 @@
 //! From our words to the protocol's.
 
-use super::backend::{Candidate, Explained, LastJob, PartitionRow, TableLayout};
+use super::backend::{Backlog, BacklogRow, Candidate, Explained, LastJob, PartitionRow, TableLayout};
 use crate::model::decision::{Check, CheckKind, Reason, Verdict};
 use crate::model::layout::Tier;
 use crate::model::partition::{PartitionKey, Value};
@@ -45,6 +45,32 @@ pub(super) fn candidate(candidate: &Candidate) -> v1::Candidate {
         gain: candidate.gain,
         gb_hours: candidate.gb_hours,
         waits_for: candidate.waits_for.clone(),
+        tenant: candidate.tenant.clone(),
+        on_front: candidate.on_front,
+        urgent: candidate.urgent,
+    }
+}
+
+pub(super) fn backlog(backlog: &Backlog) -> v1::GetBacklogResponse {
+    let row = |row: &BacklogRow| v1::BacklogRow {
+        tenant: row.tenant.clone(),
+        act: row.act,
+        candidates: row.candidates,
+        urgent: row.urgent,
+        review: row.review,
+        oldest_ms: row.oldest_ms,
+        files: row.files,
+        bytes: row.bytes,
+        gb_hours: row.gb_hours,
+        bytes_per_hour: row.bytes_per_hour,
+        drain_seconds: row.drain_seconds,
+        cost: row.cost,
+        available_gb_hours: row.available_gb_hours,
+    };
+    v1::GetBacklogResponse {
+        rows: backlog.rows.iter().map(row).collect(),
+        available_gb_hours: backlog.available_gb_hours,
+        currency: backlog.currency.clone(),
     }
 }
 
@@ -55,10 +81,11 @@ pub fn decision(made: &Explained) -> v1::Decision {
     let verdict = match name {
         "now" => v1::decision::Verdict::Now,
         "queued" => v1::decision::Verdict::Queued,
+        "review" => v1::decision::Verdict::Review,
         _ => v1::decision::Verdict::Not,
     };
     let (gb_hours, gain) = match &decision.verdict {
-        Verdict::Now { gb_hours, gain, .. } | Verdict::Queued { gb_hours, gain } => (*gb_hours, *gain),
+        Verdict::Now { gb_hours, gain, .. } | Verdict::Queued { gb_hours, gain } | Verdict::Review { gb_hours, gain } => (*gb_hours, *gain),
         Verdict::Not { .. } => (0.0, 0),
     };
     v1::Decision {
@@ -69,7 +96,7 @@ pub fn decision(made: &Explained) -> v1::Decision {
         at_ms: decision.at_ms,
         verdict: verdict.into(),
         reason,
-        detail: detail(&decision.verdict),
+        detail: detail(made),
         until_ms: until_ms(&decision.verdict),
         gb_hours,
         gain,
@@ -94,12 +121,16 @@ fn last_job(last: &LastJob) -> v1::LastJob {
 }
 
 /// The reason in words.
-fn detail(verdict: &Verdict) -> String {
-    match verdict {
+fn detail(made: &Explained) -> String {
+    match &made.decision.verdict {
         Verdict::Not { reason: Reason::Refused(refused) } => refused.told(),
         Verdict::Not { reason } => reason_words(reason).to_owned(),
         Verdict::Now { rule, .. } => format!("rule `{rule}` fired"),
         Verdict::Queued { .. } => "no rule fired; ranked for a round".to_owned(),
+        Verdict::Review { .. } => format!(
+            "dearer than the settings let without asking; to have it done: afterwrite compact {} --partition '{}'",
+            made.decision.name, made.label
+        ),
     }
 }
 
@@ -112,17 +143,23 @@ fn reason_words(reason: &Reason) -> &'static str {
         Reason::TooSmall => "fewer bytes than are worth a job",
         Reason::CoolingDown { .. } => "rewritten too recently, or the last rewrite gained nothing",
         Reason::QuietWindow { .. } => "written to too recently",
+        Reason::OutsideWindows { .. } => "outside the hours in which the settings let work begin",
         Reason::InFlight => "work on it is under way",
         Reason::Healthy => "no rule fires and there is nothing to gain",
         Reason::NothingToGain => "a rule would fire but its plan is empty",
+        Reason::TooDear => "dearer than the settings let without asking, and it gains too little to ask",
     }
 }
 
 fn until_ms(verdict: &Verdict) -> Option<i64> {
     match verdict {
-        Verdict::Not { reason: Reason::TooNew { until_ms } | Reason::CoolingDown { until_ms } | Reason::QuietWindow { until_ms } } => {
-            Some(*until_ms)
-        }
+        Verdict::Not {
+            reason:
+                Reason::TooNew { until_ms }
+                | Reason::CoolingDown { until_ms }
+                | Reason::QuietWindow { until_ms }
+                | Reason::OutsideWindows { until_ms },
+        } => Some(*until_ms),
         _ => None,
     }
 }
@@ -190,6 +227,8 @@ fn traits(t: &Traits) -> v1::Traits {
         commit_rate: t.commit_rate,
         quiet_for_ms: t.quiet_for_ms,
         known_since_ms: t.known_since_ms,
+        read_rate: t.read_rate,
+        quota_used: t.quota_used,
     }
 }
 

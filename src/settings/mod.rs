@@ -14,6 +14,7 @@ mod kafka;
 mod policy;
 mod poll;
 mod proxy;
+mod ranking;
 mod resolve;
 mod section;
 mod server;
@@ -30,6 +31,7 @@ use figment::Figment;
 use figment::providers::{Format, Toml};
 use figment::value::{Dict, Tag, Value};
 
+use crate::model::economy::{Budgets, Prices, Ranking, Tenant};
 use crate::model::policy::{BudgetLimits, Policy};
 use section::Section;
 
@@ -61,6 +63,12 @@ pub struct Settings {
     pub poll: Poll,
     /// What all jobs share.
     pub budget: BudgetLimits,
+    /// All budgets: what jobs share, what tables and tenants may spend.
+    pub budgets: Budgets,
+    /// How candidates are compared and chosen.
+    pub ranking: Ranking,
+    /// What resources cost.
+    pub prices: Prices,
     /// What holds for every table.
     pub defaults: PolicySettings,
     /// What holds for the tables of a pattern; later rules win, field by field.
@@ -118,6 +126,11 @@ impl Settings {
         let mut mistakes = Vec::new();
         let settings = Self::from_section(Section::new("", Value::Dict(Tag::Default, values), &mut mistakes), &environment);
         if mistakes.is_empty() { Ok(settings) } else { Err(Error(mistakes)) }
+    }
+
+    /// The tenant of the table of that name: the first whose pattern holds.
+    pub fn tenant_of(&self, name: &str) -> Option<&Tenant> {
+        self.budgets.tenants.iter().find(|t| t.patterns.iter().any(|pattern| table::matches(pattern, name)))
     }
 
     /// A commented file that sets every key to its default.
@@ -196,7 +209,7 @@ impl Settings {
         let instance = top.read("instance", units::word);
         let server = Server::from_section(top.section("server"));
         let (catalogs, named) = catalog::all(top.section("catalog"));
-        let settings = Self {
+        let mut settings = Self {
             instance,
             server,
             kafka: kafka::all(top.section("kafka"), &catalogs),
@@ -204,10 +217,15 @@ impl Settings {
             journal: Journal::from_section(top.section("journal"), environment),
             cache: Cache::from_section(top.section("cache")),
             poll: Poll::from_section(top.section("poll")),
-            budget: budget::from_section(top.section("budget")),
+            budget: BudgetLimits::default(),
+            budgets: budget::from_section(top.section("budget")),
+            ranking: ranking::from_section(top.section("ranking")),
+            prices: ranking::prices(top.section("prices")),
             defaults: PolicySettings::from_section(top.section("defaults")),
             tables: table::all(&mut top, &named),
         };
+        settings.budget = settings.budgets.overall;
+        settings.budgets.tenants = budget::tenants(&mut top, &named);
         settings.check_addresses(&mut top);
         top.finish();
         settings

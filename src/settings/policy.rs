@@ -6,6 +6,7 @@ use serde::Deserialize;
 use super::section::Section;
 use super::units::{self, Read, duration_ms, flag, number, size, some_duration_ms, some_size};
 use crate::model::policy::{Policy, Rule};
+use crate::model::window::Window;
 
 /// Changes to a policy; what is `None` stays as it is.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,6 +47,12 @@ pub struct PolicySettings {
     pub memory_limit: Option<u64>,
     /// Files that fill a size tier.
     pub tier_files: Option<u32>,
+    /// GB-hours above which a person is asked; `Some(None)` never asks.
+    pub review_above_gb_hours: Option<Option<f64>>,
+    /// Files for which a person is asked.
+    pub review_min_gain: Option<u64>,
+    /// When work may begin.
+    pub windows: Option<Vec<Window>>,
 }
 
 impl PolicySettings {
@@ -70,6 +77,9 @@ impl PolicySettings {
             max_job_ms: s.read("max_job_time", some_duration_ms),
             memory_limit: s.read("memory_limit", memory),
             tier_files: s.read("tier_files", |v| number(v, 2, 100_000)),
+            review_above_gb_hours: s.read("review_above_gb_hours", |v| units::or_off(v, |v| number(v, 0.0, 1e9))),
+            review_min_gain: s.read("review_min_gain", |v| number(v, 0, u64::MAX)),
+            windows: s.read("windows", windows),
         };
         section.finish();
         settings
@@ -95,6 +105,9 @@ impl PolicySettings {
         set(&mut policy.max_job_ms, &self.max_job_ms);
         set(&mut policy.memory_limit, &self.memory_limit);
         set(&mut policy.tier_files, &self.tier_files);
+        set(&mut policy.review_above_gb_hours, &self.review_above_gb_hours);
+        set(&mut policy.review_min_gain, &self.review_min_gain);
+        set(&mut policy.windows, &self.windows);
         policy
     }
 }
@@ -121,6 +134,16 @@ fn count_or_off(value: &Value) -> Read<Option<u64>> {
     match units::text(value)?.trim() {
         "off" | "false" => Ok(None),
         _ => number(value, 0, u64::MAX).map(Some).map_err(|e| format!("{e}; or \"off\" to queue nothing")),
+    }
+}
+
+/// A list, or one text with commas; an empty one is any time.
+fn windows(value: &Value) -> Read<Vec<Window>> {
+    match value {
+        Value::Array(_, values) if values.is_empty() => Ok(Vec::new()),
+        Value::Array(..) => units::words(value)?.iter().map(|text| text.parse()).collect(),
+        _ if units::text(value)?.trim().is_empty() => Ok(Vec::new()),
+        _ => units::words(value)?.iter().map(|text| text.parse()).collect(),
     }
 }
 

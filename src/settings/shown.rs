@@ -25,6 +25,9 @@ impl PolicySettings {
             max_job_ms: Some(policy.max_job_ms),
             memory_limit: Some(policy.memory_limit),
             tier_files: Some(policy.tier_files),
+            review_above_gb_hours: Some(policy.review_above_gb_hours),
+            review_min_gain: Some(policy.review_min_gain),
+            windows: Some(policy.windows.clone()),
         }
     }
 
@@ -51,6 +54,12 @@ impl PolicySettings {
             ("max_job_size", self.max_job_bytes.map(size)),
             ("max_job_time", self.max_job_ms.map(duration)),
             ("memory_limit", self.memory_limit.map(size)),
+            ("review_above_gb_hours", self.review_above_gb_hours.map(|v| v.map_or_else(|| "\"off\"".to_owned(), |v| v.to_string()))),
+            ("review_min_gain", self.review_min_gain.map(|v| v.to_string())),
+            (
+                "windows",
+                self.windows.as_ref().map(|w| format!("[{}]", w.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", "))),
+            ),
         ]);
         keys.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
     }
@@ -99,9 +108,16 @@ mod tests {
 
     #[test]
     fn what_is_shown_is_what_would_be_read() {
-        let policy = Policy { queue_min_reduction: None, cooldown_ms: 90_500, min_table_bytes: 1_000_001, ..Policy::default() };
+        let policy = Policy {
+            queue_min_reduction: None,
+            cooldown_ms: 90_500,
+            min_table_bytes: 1_000_001,
+            review_above_gb_hours: Some(1.5),
+            windows: vec!["sat-sun 00:00-24:00".parse().unwrap()],
+            ..Policy::default()
+        };
         let shown = PolicySettings::of(&policy).shown();
-        assert_eq!(shown.len(), 18);
+        assert_eq!(shown.len(), 21);
         let lines: Vec<String> = shown.iter().map(|(key, value)| format!("{key} = {value}")).collect();
         let read = Settings::read(&format!("[defaults]\n{}", lines.join("\n")), []).unwrap();
         assert_eq!(read.defaults.over(Policy { tier_files: 99, act: true, ..Policy::default() }), policy);

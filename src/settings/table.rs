@@ -22,8 +22,13 @@ pub struct TableRule {
 impl TableRule {
     /// Whether the rule holds for a table.
     pub fn matches(&self, name: &TableName) -> bool {
-        glob_match::glob_match(&as_path(&self.pattern), &as_path(&name.to_string()))
+        matches(&self.pattern, &name.to_string())
     }
+}
+
+/// Whether a pattern holds for the table of that name.
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
+    glob_match::glob_match(&as_path(pattern), &as_path(name))
 }
 
 /// Parts of a name are to the pattern what folders are to a glob.
@@ -58,7 +63,7 @@ fn one(mut section: Section<'_>, catalogs: &BTreeSet<String>) -> Option<TableRul
 
 /// A pattern of too few parts, or of a catalog that is not configured, would match no
 /// table at all.
-fn pattern(value: &Value, catalogs: &BTreeSet<String>) -> units::Read<String> {
+pub(super) fn pattern(value: &Value, catalogs: &BTreeSet<String>) -> units::Read<String> {
     let pattern = units::word(value)?;
     let parts = pattern.split('.').count();
     if parts < 3 && !pattern.contains("**") {

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::model::economy::{Norm, Ranking, Select};
 use crate::model::policy::{Policy, Rule};
 
 fn read(toml: &str) -> Result<Settings, Error> {
@@ -43,7 +44,7 @@ fn the_example_sets_every_key_to_its_default() {
     // every key of a policy is in the example
     let unset = Policy { enabled: false, act: true, rules: vec![], tier_files: 3, ..Policy::default() };
     assert_eq!(example.defaults.over(unset), Policy::default());
-    assert!(!format!("{:?}", example.defaults).contains("None"), "{:?}", example.defaults);
+    assert!(!format!("{:?}", example.defaults).replace("Some(None)", "off").contains("None"), "{:?}", example.defaults);
     assert_eq!(Settings { defaults: PolicySettings::default(), ..example }, plain);
 }
 
@@ -59,6 +60,7 @@ fn the_example_is_right_where_it_is_commented_out() {
     assert_eq!((lake.uri.as_str(), lake.refs.as_slice()), ("sqlite:///data/catalog.db", &["main".to_string()][..]));
     assert_eq!(lake.properties["s3.path-style-access"], "true");
     assert_eq!((settings.tables.len(), settings.instance.as_deref()), (1, Some("afterwrite-1")));
+    assert_eq!(settings.tenant_of("lake.sales.orders").map(|t| t.quota_objects), Some(Some(1_000_000)));
 }
 
 #[test]
@@ -393,4 +395,93 @@ fn the_summary_says_what_holds_for_every_table_and_for_each_pattern() {
     let json = settings.summary_json();
     assert_eq!(json["defaults"]["cooldown"], "\"2m\"");
     assert_eq!(json["tables"], serde_json::json!([{ "match": "lake.ns.*", "sets": { "act": "true" } }]));
+}
+
+#[test]
+fn budgets_tenants_and_ranking_are_read_from_their_sections() {
+    let settings = read(
+        r#"
+        [catalog.lake]
+        type = "sql"
+        uri = "sqlite:///c.db"
+        warehouse = "file:///w"
+        [budget]
+        gb_hours_per_hour = 4
+        bytes_per_hour = "1GiB"
+        [budget.table]
+        commits-per-hour = 6
+        [[tenant]]
+        name = "night"
+        match = "lake.sales.night_*, lake.logs.*"
+        concurrent_jobs = 1
+        [[tenant]]
+        name = "sales"
+        match = ["lake.sales.*"]
+        quota_objects = 100
+        [ranking]
+        normalize = "rank"
+        select = "top-k"
+        top_k = 3
+        corrected = true
+        [prices]
+        gb_hour = 0.05
+        currency = "EUR"
+        "#,
+    )
+    .unwrap();
+    let tenant = |name: &str| settings.tenant_of(name).map(|t| t.name.to_string());
+    assert_eq!(
+        (tenant("lake.sales.night_run"), tenant("lake.sales.orders"), tenant("lake.hr.pay")),
+        (Some("night".into()), Some("sales".into()), None)
+    );
+    let budgets = &settings.budgets;
+    assert_eq!(
+        (budgets.overall.gb_hours_per_hour, budgets.more.bytes_per_hour, budgets.per_table.commits_per_hour),
+        (4.0, Some(1 << 30), Some(6))
+    );
+    assert_eq!((budgets.tenants[0].limits.concurrent_jobs, budgets.tenants[1].quota_objects), (Some(1), Some(100)));
+    let expected = Ranking { norm: Norm::Rank, select: Select::TopK(3), corrected: true, ..Ranking::default() };
+    assert_eq!((settings.ranking, settings.prices.gb_hour, settings.prices.currency.as_str()), (expected, 0.05, "EUR"));
+}
+
+#[test]
+fn what_is_wrong_with_budgets_tenants_and_ranking_is_told_by_its_key() {
+    let toml = r#"
+        [catalog.lake]
+        type = "sql"
+        uri = "sqlite:///c.db"
+        warehouse = "file:///w"
+        [budget]
+        bytes_per_hour = "much"
+        [budget.table]
+        jobs = 1
+        [[tenant]]
+        name = "a"
+        match = ["pond.x.y"]
+        [[tenant]]
+        match = ["lake.x.y"]
+        [[tenant]]
+        name = "b"
+        match = ["lake.x.y"]
+        [[tenant]]
+        name = "b"
+        match = ["lake.x.z"]
+        [ranking]
+        normalize = "max"
+        select = "top-k"
+    "#;
+    let expected = [
+        ("budget.bytes_per_hour", "`much` is not a size; write for example 512MiB, 1GB or a number of bytes; or \"off\" for none"),
+        ("budget.table.jobs", "unknown key; known here: bytes_per_hour, commits_per_hour, gb_hours_per_hour, concurrent_jobs"),
+        ("ranking.normalize", "expected min-max or rank, found `max`"),
+        ("ranking.select", "top-k needs the key top_k beside it: how many"),
+        ("tenant[0].match", "`pond.x.y` can match no table: no catalog `pond` is configured; known: lake"),
+        ("tenant[1].name", "is missing: write for example \"sales\""),
+        ("tenant[3]", "there is a tenant `b` already"),
+    ];
+    assert_eq!(mistakes(read(toml)), expected.map(|(key, message)| (key.to_owned(), message.to_owned())));
+    assert_eq!(
+        mistakes(read("[ranking]\nselect = \"greedy\"\ntop_k = 4\n")),
+        [("ranking.top_k".to_owned(), "is used only with select = \"top-k\"".to_owned())]
+    );
 }

@@ -48,6 +48,14 @@ pub fn number<T: FromStr + PartialOrd + Display>(value: &Value, least: T, most: 
     if number >= least && number <= most { Ok(number) } else { Err(format!("expected {least} to {most}, found {number}")) }
 }
 
+/// A value, or `off` for none.
+pub fn or_off<T>(value: &Value, how: impl FnOnce(&Value) -> Read<T>) -> Read<Option<T>> {
+    match text(value)?.trim() {
+        "off" | "false" => Ok(None),
+        _ => how(value).map(Some).map_err(|why| format!("{why}; or \"off\" for none")),
+    }
+}
+
 /// A duration in milliseconds: `5s`, `2h`, `1m 30s`, `250ms`.
 pub fn duration_ms(value: &Value) -> Read<i64> {
     let written = text(value)?;

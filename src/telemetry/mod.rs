@@ -210,6 +210,7 @@ pub fn verdict_names(verdict: &Verdict) -> (&'static str, String) {
     match verdict {
         Verdict::Now { rule, .. } => ("now", rule.clone()),
         Verdict::Queued { .. } => ("queued", "score".to_owned()),
+        Verdict::Review { .. } => ("review", "cost".to_owned()),
         Verdict::Not { reason } => ("not", reason_name(reason).to_owned()),
     }
 }
@@ -224,9 +225,11 @@ pub fn reason_name(reason: &Reason) -> &'static str {
         Reason::TooSmall => "too-small",
         Reason::CoolingDown { .. } => "cooling-down",
         Reason::QuietWindow { .. } => "quiet-window",
+        Reason::OutsideWindows { .. } => "outside-windows",
         Reason::InFlight => "in-flight",
         Reason::Healthy => "healthy",
         Reason::NothingToGain => "nothing-to-gain",
+        Reason::TooDear => "too-dear",
     }
 }
 
@@ -236,6 +239,47 @@ pub fn candidates(act: bool, count: u64, files: u64) {
     let act = if act { "true" } else { "false" };
     gauge!(CANDIDATES, "act" => act).set(count as f64);
     gauge!(CANDIDATE_FILES, "act" => act).set(files as f64);
+}
+
+/// A share of the backlog, in figures.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BacklogFigures {
+    /// Candidates.
+    pub candidates: u64,
+    /// Those beside them that wait for a person.
+    pub review: u64,
+    /// How long the oldest candidate has waited.
+    pub oldest_seconds: f64,
+    /// Bytes to be rewritten.
+    pub bytes: u64,
+    /// Estimated GB-hours.
+    pub gb_hours: f64,
+    /// How long it takes; `None` when nothing is being done.
+    pub drain_seconds: Option<f64>,
+    /// What it costs, in money.
+    pub cost: f64,
+}
+
+/// What waits of a tenant; see [`candidates`] for `act`.
+pub fn backlog(tenant: &str, act: bool, figures: &BacklogFigures) {
+    let act = if act { "true" } else { "false" };
+    let gauges = [
+        (BACKLOG_CANDIDATES, figures.candidates as f64),
+        (BACKLOG_REVIEW, figures.review as f64),
+        (BACKLOG_OLDEST, figures.oldest_seconds),
+        (BACKLOG_BYTES, figures.bytes as f64),
+        (BACKLOG_GB_HOURS, figures.gb_hours),
+        (BACKLOG_DRAIN, figures.drain_seconds.unwrap_or(f64::INFINITY)),
+        (BACKLOG_COST, figures.cost),
+    ];
+    for (name, value) in gauges {
+        gauge!(name, "tenant" => tenant.to_owned(), "act" => act).set(value);
+    }
+}
+
+/// How far what is expected of jobs is off.
+pub fn estimate_error(quantity: &'static str, error: f64) {
+    gauge!(ESTIMATE_ERROR, "quantity" => quantity).set(error);
 }
 
 /// The budget, in GB-hours.

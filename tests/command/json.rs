@@ -22,6 +22,7 @@ fn words<'a>(command: &str, job: &'a str, server: &'a str) -> Option<Vec<&'a str
         "why" => vec!["why", NAME, "--server", server],
         "report" => vec!["report", NAME, "--server", server],
         "doors" => vec!["doors", "--server", server],
+        "backlog" => vec!["backlog", "--server", server],
         "jobs" => vec!["jobs"],
         "cancel" => vec!["cancel", job],
         "undo" => vec!["undo", job],

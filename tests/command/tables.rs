@@ -120,12 +120,14 @@ async fn compact_tells_each_partition_and_the_journal_keeps_it() {
 
     let jobs = place.run(&["jobs", "--json"]).await.expect(0).lines();
     let expected = [
+        "actual",
         "attempt",
         "bytes",
         "changed_ms",
         "created_ms",
         "deletes_carried",
         "error",
+        "estimate",
         "files",
         "job",
         "partition",
@@ -138,6 +140,8 @@ async fn compact_tells_each_partition_and_the_journal_keeps_it() {
         "wasted_bytes",
     ];
     assert_eq!(jobs.iter().map(keys).collect::<Vec<_>>(), [expected]);
+    // what was asked for by hand was not estimated
+    assert_eq!((&jobs[0]["estimate"], &jobs[0]["actual"]["files"]), (&Value::Null, &json!(2.0)));
     assert_eq!((&jobs[0]["state"], &jobs[0]["reason"], &jobs[0]["snapshot_id"]), (&json!("committed"), &json!("request"), &json!(head)));
     assert_eq!((&jobs[0]["table"], &jobs[0]["error"], &jobs[0]["files"]), (&json!(NAME), &json!(""), &json!(3)));
     assert_eq!(place.run(&["jobs", "--table", "lake.ns.other", "--json"]).await.expect(0).out, "");

@@ -57,6 +57,58 @@ async fn h04_a_conflict_that_our_own_success_caused_is_a_success() {
     assert_eq!(t.rows().await, ["1|a"]);
 }
 
+/// The same, and a cache answers loads.
+struct Cached(Replaying, Loaded);
+
+#[async_trait]
+impl Catalog for Cached {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    async fn list(&self) -> Result<Vec<Pointer>> {
+        self.0.list().await
+    }
+    async fn load(&self, _name: &TableName) -> Result<Option<Loaded>> {
+        Ok(Some(self.1.clone()))
+    }
+    async fn commit(&self, base: &Loaded, r: Vec<TableRequirement>, u: Vec<TableUpdate>, control: &dyn Control) -> Result<Answer> {
+        self.0.commit(base, r, u, control).await
+    }
+    async fn create(&self, name: &TableName, metadata: TableMetadata) -> Result<Loaded> {
+        self.0.create(name, metadata).await
+    }
+}
+
+#[tokio::test]
+async fn h04_a_conflict_is_not_believed_on_a_look_at_the_table_as_it_was_before() {
+    let t = Table::plain().create().await;
+    let before = t.load().await.loaded;
+    let f1 = t.append([row(1, "a", 0)]).await;
+    let plan = t.plan_all(&f1).await;
+    let written = t.naive_rewrite(&plan).await;
+    let mut base = t.load().await;
+    base.catalog = Arc::new(Cached(Replaying(t.catalog.clone()), before));
+
+    let outcome = t.commit_on(&base, &plan, &written, "a1", &Watch::default()).await.unwrap();
+
+    assert!(matches!(outcome, Outcome::Unknown { .. }), "{outcome:?}");
+    assert_eq!(find_attempt(&t.load().await, &AttemptId("a1".into()), ""), Resolution::Landed { snapshot_id: t.head().await });
+}
+
+#[tokio::test]
+async fn h04_a_conflict_is_not_believed_while_the_branch_stands_under_newer_metadata() {
+    let t = Table::plain().create().await;
+    let f1 = t.append([row(1, "a", 0)]).await;
+    let plan = t.plan_all(&f1).await;
+    let written = t.naive_rewrite(&plan).await;
+    let base = t.load().await;
+    t.update(vec![TableUpdate::SetProperties { updates: [("k".into(), "v".into())].into() }]).await;
+
+    let outcome = t.commit_on(&base, &plan, &written, "a1", &Watch::default()).await.unwrap();
+
+    assert!(matches!(outcome, Outcome::Unknown { .. }), "{outcome:?}");
+}
+
 #[tokio::test]
 async fn h04_a_true_conflict_stays_one_and_its_files_may_go() {
     let t = Table::plain().create().await;

@@ -66,6 +66,33 @@ async fn candidates_are_limited() {
     let found = layouts(&running).await.list_candidates(v1::ListCandidatesRequest { limit: 2 }).await.unwrap().into_inner();
     let rows: Vec<_> = found.candidates.iter().map(|c| (c.table.as_str(), c.gain, c.gb_hours)).collect();
     assert_eq!(rows, [("lake.db.t", 12, 0.25), ("lake.db.t", 12, 0.25)]);
+    let beside: Vec<_> = found.candidates.iter().map(|c| (c.tenant.as_str(), c.on_front, c.urgent)).collect();
+    assert_eq!(beside, [("sales", true, true); 2]);
+}
+
+#[tokio::test]
+async fn the_backlog_is_told_with_every_number() {
+    let fake = Fake::new();
+    let running = running(&fake, &options()).await;
+    let target = Target { server: format!("http://{}", running.grpc_addr()), token: None, ca: None };
+    let told = Client::connect(&target).await.unwrap().backlog().await.unwrap();
+    let row = v1::BacklogRow {
+        tenant: "sales".into(),
+        act: true,
+        candidates: 3,
+        urgent: 2,
+        review: 1,
+        oldest_ms: 4,
+        files: 5,
+        bytes: 6,
+        gb_hours: 7.0,
+        bytes_per_hour: 8.0,
+        drain_seconds: Some(9.0),
+        cost: 10.0,
+        available_gb_hours: Some(11.0),
+    };
+    let expected = v1::GetBacklogResponse { rows: vec![row, v1::BacklogRow::default()], available_gb_hours: 12.0, currency: "USD".into() };
+    assert_eq!(told, expected);
 }
 
 #[tokio::test]

@@ -23,7 +23,9 @@ use afterwrite::observe::Entrance;
 use afterwrite::proto::v1;
 use afterwrite::proto::v1::commit_hook_client::CommitHookClient;
 use afterwrite::proto::v1::layout_client::LayoutClient;
-use afterwrite::serve::backend::{self, Answer, Backend, Candidate, Error, Explained, Health, Page, PartitionRow, Partitions, TableLayout};
+use afterwrite::serve::backend::{
+    self, Answer, Backend, Backlog, BacklogRow, Candidate, Error, Explained, Health, Page, PartitionRow, Partitions, TableLayout,
+};
 use afterwrite::serve::{Options, Running, start};
 use tokio::sync::{Notify, broadcast};
 use tonic::transport::Channel;
@@ -150,8 +152,31 @@ impl Backend for Fake {
             gain: 12,
             gb_hours: 0.25,
             waits_for: String::new(),
+            tenant: "sales".into(),
+            on_front: true,
+            urgent: true,
         };
         Ok((0..3).map(candidate).take(limit).collect())
+    }
+
+    async fn backlog(&self) -> Result<Backlog, Error> {
+        let row = BacklogRow {
+            tenant: "sales".into(),
+            act: true,
+            candidates: 3,
+            urgent: 2,
+            review: 1,
+            oldest_ms: 4,
+            files: 5,
+            bytes: 6,
+            gb_hours: 7.0,
+            bytes_per_hour: 8.0,
+            drain_seconds: Some(9.0),
+            cost: 10.0,
+            available_gb_hours: Some(11.0),
+        };
+        let nobodys = BacklogRow::default();
+        Ok(Backlog { rows: vec![row, nobodys], available_gb_hours: 12.0, currency: "USD".into() })
     }
 
     async fn why(&self, name: &TableName, filter: Option<&str>) -> Result<Vec<Explained>, Error> {

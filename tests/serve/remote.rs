@@ -1,6 +1,6 @@
 //! The commands that ask a running sidecar, end to end.
 
-use afterwrite::cli::remote::{report, watch, why};
+use afterwrite::cli::remote::{backlog, report, watch, why};
 use afterwrite::cli::{Cli, Command, Exit};
 use clap::Parser;
 
@@ -31,6 +31,20 @@ async fn a_report_by_hand_reaches_the_loop_with_its_snapshots() {
     let heard = fake.heard.lock().unwrap();
     let shown: Vec<_> = heard.iter().map(|e| (e.snapshots.clone(), e.reference.clone())).collect();
     assert_eq!(shown, [(vec![SNAPSHOT], Some("main".to_owned())), (vec![], None)]);
+}
+
+#[tokio::test]
+async fn the_backlog_is_shown_with_the_candidates_that_are_asked_for() {
+    let running = running(&Fake::new(), &options()).await;
+    let Command::Backlog(args) = command("afterwrite backlog --candidates 2", &running) else { panic!("a backlog was asked for") };
+    let kinds: Vec<_> = backlog(&args, true)
+        .await
+        .unwrap()
+        .lines()
+        .map(|l| serde_json::from_str::<serde_json::Value>(l).unwrap()["kind"].clone())
+        .collect();
+    assert_eq!(kinds, ["backlog", "backlog", "candidate", "candidate"]);
+    assert!(backlog(&args, false).await.unwrap().starts_with("the budget holds 12.00 GB-h\n"));
 }
 
 #[tokio::test]

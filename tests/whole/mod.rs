@@ -5,6 +5,7 @@ mod ahead;
 mod budgets;
 mod conflicts;
 mod doors;
+mod economy;
 mod events;
 mod loops;
 mod memory;

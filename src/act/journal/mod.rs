@@ -207,6 +207,37 @@ pub struct Kept {
     pub bytes: u64,
 }
 
+/// What a rewrite cost, or may have cost where nobody noted more.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spent {
+    /// When it changed last, in milliseconds since the epoch.
+    pub at_ms: i64,
+    /// The table.
+    pub table: Option<TableIdent>,
+    /// Its name at the time.
+    pub name: String,
+    /// GB-hours: the bound, until they are known.
+    pub gb_hours: f64,
+    /// Bytes of the files that it replaced, or was to replace.
+    pub bytes: u64,
+    /// Whether it made a snapshot, or may have.
+    pub commits: bool,
+}
+
+impl Spent {
+    fn of(job: &Job) -> Self {
+        let numbers = &job.numbers;
+        Self {
+            at_ms: job.changed_ms,
+            table: Some(job.plan.table),
+            name: job.plan.name.to_string(),
+            gb_hours: if numbers.millis == 0 { job.plan.bound.gb_hours } else { numbers.gb_hours },
+            bytes: numbers.bytes_in,
+            commits: !matches!(job.state, JobState::Failed | JobState::Cancelled),
+        }
+    }
+}
+
 /// A stored value with the version of its encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blob {
@@ -308,13 +339,11 @@ pub trait Journal: Send + Sync {
     async fn kept(&self) -> Result<Vec<Kept>>;
     /// What a job replaced is no longer kept alive.
     async fn forget_kept(&self, job: &JobId) -> Result<()>;
-    /// What rewrites cost that changed last at a time or later: that moment, and the
-    /// GB-hours, which are the bound where nobody noted more.
-    async fn spent(&self, since_ms: i64) -> Result<Vec<(i64, f64)>> {
-        let cost = |job: &Job| if job.numbers.millis == 0 { job.plan.bound.gb_hours } else { job.numbers.gb_hours };
+    /// What rewrites cost that changed last at a time or later.
+    async fn spent(&self, since_ms: i64) -> Result<Vec<Spent>> {
         let jobs = self.jobs(Query::Latest(u32::MAX)).await?;
         let rewrites = jobs.iter().filter(|job| job.kind == Kind::Rewrite && job.changed_ms >= since_ms);
-        Ok(rewrites.map(|job| (job.changed_ms, cost(job))).collect())
+        Ok(rewrites.map(Spent::of).collect())
     }
     /// The rewrites of a table that ended, newest first, at most so many.
     async fn ended(&self, table: &TableIdent, most: u32) -> Result<Vec<Ended>> {

@@ -9,8 +9,8 @@ use sqlx::{Sqlite, SqlitePool, Transaction};
 
 use super::rows::{column, plan_text, read_attempt, read_blob, read_ended, read_holder, read_job, read_table_key, table_key};
 use super::{
-    Blob, Change, Ended, Error, Holder, Journal, Kept, Pause, Pauses, Query, Result, Role, Step, check_attempt, check_holder, check_job,
-    has_lease, parse, schema, text,
+    Blob, Change, Ended, Error, Holder, Journal, Kept, Pause, Pauses, Query, Result, Role, Spent, Step, check_attempt, check_holder,
+    check_job, has_lease, parse, schema, text,
 };
 use crate::act::attempt::{Attempt, AttemptState};
 use crate::act::job::{Job, JobState, Kind, Numbers};
@@ -435,13 +435,24 @@ impl Journal for SqliteJournal {
         Ok(())
     }
 
-    async fn spent(&self, since_ms: i64) -> Result<Vec<(i64, f64)>> {
+    async fn spent(&self, since_ms: i64) -> Result<Vec<Spent>> {
         // plans may be large: their bound alone is read
-        let sql = "SELECT changed_ms, CASE WHEN json_extract(numbers, '$.millis') > 0 THEN json_extract(numbers, '$.gb_hours')
-                   ELSE json_extract(plan, '$.bound.gb_hours') END + 0.0 AS cost
+        let sql = "SELECT changed_ms, table_id, table_name, CASE WHEN json_extract(numbers, '$.millis') > 0
+                   THEN json_extract(numbers, '$.gb_hours') ELSE json_extract(plan, '$.bound.gb_hours') END + 0.0 AS cost,
+                   json_extract(numbers, '$.bytes_in') AS bytes, state NOT IN ('failed','cancelled') AS commits
                    FROM jobs WHERE kind = ?1 AND changed_ms >= CAST(?2 AS INTEGER)";
         let rewrite = text("", &Kind::Rewrite)?;
-        self.read(sql, &[&rewrite, &since_ms.to_string()], |row| Ok((column(row, "changed_ms")?, column(row, "cost")?))).await
+        let read = |row: &SqliteRow| {
+            Ok(Spent {
+                at_ms: column(row, "changed_ms")?,
+                table: read_table_key(column(row, "table_id")?),
+                name: column(row, "table_name")?,
+                gb_hours: column(row, "cost")?,
+                bytes: u64::try_from(column::<i64>(row, "bytes")?).unwrap_or(0),
+                commits: column::<i64>(row, "commits")? != 0,
+            })
+        };
+        self.read(sql, &[&rewrite, &since_ms.to_string()], read).await
     }
 
     async fn ended(&self, table: &TableIdent, most: u32) -> Result<Vec<Ended>> {

@@ -118,15 +118,19 @@ async fn both_journals_tell_what_rewrites_cost_and_the_bound_where_nobody_noted_
         for made in [of("a", &["f1"], Kind::Rewrite, 10), of("b", &["f2"], Kind::Rewrite, 20), of("c", &["f3"], undo, 30)] {
             assert!(journal.request(&made, &[]).await.unwrap());
         }
-        let numbers = Numbers { millis: 5, gb_hours: 0.25, ..Numbers::default() };
+        let numbers = Numbers { millis: 5, gb_hours: 0.25, bytes_in: 77, ..Numbers::default() };
         for (to, at_ms) in [(JobState::Inflight, 15), (JobState::Failed, 40)] {
             let (job, note, numbers) = (&JobId("a".into()), "", Some(&numbers));
             journal.advance(Step { holder: "h", job, to, at_ms, note, numbers }).await.unwrap();
         }
         let mut spent = journal.spent(20).await.unwrap();
-        spent.sort_by_key(|(at_ms, _)| *at_ms);
-        assert_eq!(spent, [(20, 2.0), (40, 0.25)]);
-        assert_eq!(journal.spent(21).await.unwrap(), [(40, 0.25)]);
+        spent.sort_by_key(|spent| spent.at_ms);
+        let told = |at_ms, gb_hours, bytes, commits| {
+            let Plan { table, name, .. } = plan(1, &[]);
+            Spent { at_ms, table: Some(table), name: name.to_string(), gb_hours, bytes, commits }
+        };
+        assert_eq!(spent, [told(20, 2.0, 20, true), told(40, 0.25, 77, false)]);
+        assert_eq!(journal.spent(21).await.unwrap(), [told(40, 0.25, 77, false)]);
     }
 }
 

@@ -74,6 +74,9 @@ fn sentence(made: &v1::Decision) -> String {
                 text.push_str(&format!("; waits: {}", made.waits_for));
             }
         }
+        Verdict::Review => {
+            text.push_str(&format!("; {} fewer for {}", human::some(made.gain, "file"), human::gb_hours(made.gb_hours)));
+        }
         Verdict::Not | Verdict::Unspecified => {
             if let Some(until) = made.until_ms {
                 text.push_str(&format!("; until {}", human::moment(until)));
@@ -99,6 +102,7 @@ fn verdict(made: &v1::Decision) -> &'static str {
     match made.verdict() {
         Verdict::Now => "compact now",
         Verdict::Queued => "queued",
+        Verdict::Review => "waits for a person",
         Verdict::Not => "left alone",
         Verdict::Unspecified => "decided",
     }
@@ -177,6 +181,8 @@ struct Traits {
     commit_rate: f64,
     quiet_for_ms: Option<i64>,
     known_since_ms: Option<i64>,
+    read_rate: Option<f64>,
+    quota_used: Option<f64>,
 }
 
 /// One object a decision.
@@ -196,6 +202,7 @@ fn line(made: &v1::Decision) -> Line<'_> {
         verdict: match made.verdict() {
             Verdict::Now => "now",
             Verdict::Queued => "queued",
+            Verdict::Review => "review",
             Verdict::Not => "not",
             Verdict::Unspecified => "unspecified",
         },
@@ -244,5 +251,7 @@ fn traits(t: &v1::Traits) -> Traits {
         commit_rate: t.commit_rate,
         quiet_for_ms: t.quiet_for_ms,
         known_since_ms: t.known_since_ms,
+        read_rate: t.read_rate,
+        quota_used: t.quota_used,
     }
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::super::human;
 use super::{json_lines, table};
+use crate::model::estimate::{Estimate, Figures};
 use crate::model::plan::Path;
 
 /// A job and what became of it.
@@ -42,6 +43,10 @@ pub struct JobRow {
     pub wasted_bytes: u64,
     /// What went wrong, or that its process is gone; empty when nothing did.
     pub error: String,
+    /// What it was expected to do, where that was estimated.
+    pub estimate: Option<Estimate>,
+    /// What it did, once it has committed.
+    pub actual: Option<Figures>,
 }
 
 /// Jobs as a table or as JSON lines.

@@ -1,10 +1,12 @@
 //! Answers as tables for people and as JSON lines for programs. Pure: data in,
 //! text out. Ids are strings in JSON, so that no reader rounds them.
 
+mod backlog;
 mod decisions;
 mod doors;
 mod jobs;
 mod layout;
+mod traits;
 mod work;
 
 use std::io::{self, Write};
@@ -12,10 +14,12 @@ use std::io::{self, Write};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
+pub use backlog::backlog;
 pub use decisions::{decisions, decisions_json, watched};
 pub use doors::doors;
 pub use jobs::{JobRow, jobs};
 pub use layout::{inspect, inspect_json};
+pub use traits::{traits, traits_of};
 pub use work::{CompactJob, CompactRow, PlanRow, compacts, plans};
 
 use super::human;

@@ -166,7 +166,7 @@ fn every_job_fits_a_budget_that_is_small() {
     let made = plans(&order, &small(20, MIB)).unwrap();
     // 36 s at 1 GB and 90 s to end: 10 MB that take it, half of that by the least safety: 4 files of 1 MiB
     assert_eq!(made.iter().map(|p| p.inputs.len()).collect::<Vec<_>>(), [4, 4, 4, 4, 4]);
-    let mut budget = super::super::budget::Budget::new(&limits, 0);
+    let mut budget = super::super::budget::Budget::new(&crate::model::economy::Budgets::of(&limits), 0);
     assert!(made.iter().all(|p| p.bound.gb_hours <= 0.035 && p.bound.millis == 36_000));
     let _reservation = budget.reserve(&made[0].bound, 0).unwrap();
 }

@@ -1,7 +1,9 @@
-//! Work on columns, spread over the cores.
+//! Work on columns, spread over the cores, and work beside other tasks.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Cores at hand when this was asked first: the system looks through files for it.
@@ -12,10 +14,11 @@ pub fn cores() -> usize {
 
 /// A core for work that takes one, when its turn comes: jobs side by side would
 /// otherwise hold the memory of more columns than can be worked on. Held until the
-/// work is done; such work never waits for another core.
+/// work is done; such work never waits for another core. A runtime of one thread does
+/// such work one piece at a time by itself: see [`aside`].
 pub async fn core() -> Option<SemaphorePermit<'static>> {
     static FREE: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(cores()));
-    FREE.acquire().await.ok()
+    if is_alone() { None } else { FREE.acquire().await.ok() }
 }
 
 /// Does the work on every item, on as many threads as there are cores, this one
@@ -47,6 +50,24 @@ pub fn spread<T: Send, E: Send>(items: Vec<T>, work: impl Fn(T) -> Result<(), E>
     left.into_inner().unwrap_or_else(PoisonError::into_inner).1
 }
 
+/// Does work that takes its time where it does not hold up other tasks. In a
+/// runtime of one thread, as a simulation has, it is done in place: there the
+/// order of all things is the order of the tasks.
+///
+/// Errs with what became of it when it did not end: it panicked, or the runtime
+/// is going down.
+pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
+    if is_alone() {
+        return catch_unwind(AssertUnwindSafe(work)).map_err(|_| "the work panicked".into());
+    }
+    tokio::task::spawn_blocking(work).await.map_err(|stopped| stopped.to_string())
+}
+
+/// Whether all tasks share one thread.
+fn is_alone() -> bool {
+    Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,5 +96,31 @@ mod tests {
         });
         assert_eq!(done, Err("three"));
         assert_eq!(spread(vec![1, 2], |n: u64| if n == 1 { Err(n) } else { Ok(()) }), Err(1));
+    }
+
+    #[tokio::test]
+    async fn on_one_thread_work_is_done_in_place_and_a_panic_is_told() {
+        let here = std::thread::current().id();
+        assert_eq!(aside(|| std::thread::current().id()).await, Ok(here));
+        assert_eq!(
+            aside(|| if true {
+                std::panic::resume_unwind(Box::new(1))
+            })
+            .await,
+            Err("the work panicked".into())
+        );
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn elsewhere_work_is_done_beside_the_tasks() {
+        let here = std::thread::current().id();
+        assert_ne!(aside(|| std::thread::current().id()).await, Ok(here));
+        assert!(
+            aside(|| if true {
+                std::panic::resume_unwind(Box::new(1))
+            })
+            .await
+            .is_err()
+        );
     }
 }

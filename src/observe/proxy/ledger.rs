@@ -111,6 +111,15 @@ struct Page {
     landed: BTreeMap<String, Race>,
     loaded_ms: Option<i64>,
     scans: Scans,
+    /// Scans an hour, as of the last one.
+    read_rate: f64,
+}
+
+impl Page {
+    fn read_rate(&self, now_ms: i64) -> f64 {
+        let hours = now_ms.saturating_sub(self.scans.last_ms).max(0) as f64 / 3_600_000.0;
+        self.read_rate * (-hours).exp2()
+    }
 }
 
 impl Default for Ledger {
@@ -143,6 +152,12 @@ impl Ledger {
     /// The scans of a table.
     pub fn scans(&self, table: &TableName) -> Scans {
         self.pages().get(table).map(|page| page.scans).unwrap_or_default()
+    }
+
+    /// Scans of a table an hour: `ln 2 · Σ 2^(−age / 1 h)`; `None` when none was heard
+    /// of. A clock that went back counts as standing still.
+    pub fn read_rate(&self, table: &TableName, now_ms: i64) -> Option<f64> {
+        self.pages().get(table).filter(|page| page.scans.count > 0).map(|page| page.read_rate(now_ms))
     }
 
     fn pages(&self) -> MutexGuard<'_, BTreeMap<TableName, Page>> {
@@ -195,6 +210,7 @@ impl Heeds for Ledger {
 
     fn scanned(&self, table: &TableName, scan: Scan, now_ms: i64) {
         self.with(table, now_ms, |page| {
+            page.read_rate = page.read_rate(now_ms) + std::f64::consts::LN_2;
             page.scans.count = page.scans.count.saturating_add(1);
             page.scans.files = page.scans.files.saturating_add(scan.files);
             page.scans.bytes = page.scans.bytes.saturating_add(scan.bytes);
@@ -254,6 +270,10 @@ mod tests {
         assert_eq!(ledger.last_load_ms(&name("t")), Some(7));
         assert_eq!(ledger.last_load_ms(&name("u")), None);
         assert_eq!(ledger.scans(&name("t")), Scans { count: 2, files: 2, bytes: 30, last_ms: 9 });
+        let hour = 3_600_000;
+        let rate = ledger.read_rate(&name("t"), 9).unwrap();
+        assert_eq!((rate * 1e6).round(), (2e6 * std::f64::consts::LN_2).round());
+        assert_eq!((ledger.read_rate(&name("t"), 9 + hour), ledger.read_rate(&name("u"), 9)), (Some(rate / 2.0), None));
     }
 
     #[test]

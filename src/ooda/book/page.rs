@@ -5,16 +5,20 @@ use std::sync::Arc;
 
 use super::log::Standing;
 use super::scope::{Await, ScopePage, position_deletes_came};
+use super::trust::{trusted, warned};
 use super::{Begun, Scope, Seen};
-use crate::decide::budget::bound_for;
-use crate::decide::round::Candidate;
+use crate::decide::budget::{Denied, bound_for};
+use crate::decide::learn::Learned;
+use crate::decide::round::{Candidate, Context};
 use crate::decide::{self, Case, ScopeMemory, TableFacts};
-use crate::model::decision::{Check, Decision, Reason, Verdict};
+use crate::model::decision::{Decision, Reason, Verdict};
+use crate::model::economy::Budgets;
 use crate::model::layout::{PartitionLayout, Tally};
 use crate::model::partition::PartitionKey;
-use crate::model::policy::{BudgetLimits, Policy};
+use crate::model::policy::Policy;
 use crate::model::refusal::{Refusal, Refused};
 use crate::model::table::{SpecInfo, TableView};
+use crate::model::window;
 use crate::orient::{How, Key, Mark, TableState, traits};
 use crate::serve::backend::{Explained, label};
 use crate::settings::Warning;
@@ -25,6 +29,10 @@ pub struct Page {
     pub(in crate::ooda) reference: String,
     pub(in crate::ooda) format_version: u8,
     pub(in crate::ooda) policy: Policy,
+    /// Whose it is.
+    pub(in crate::ooda) tenant: Option<Arc<str>>,
+    /// Its live files and manifests.
+    pub(in crate::ooda) objects: u64,
     /// Tells the state that the page was written from.
     pub(in crate::ooda) mark: Mark,
     pub(in crate::ooda) looked_at_ms: i64,
@@ -52,6 +60,12 @@ pub struct Known<'a> {
     pub state: &'a TableState,
     /// Whether the partition is held back by hand.
     pub paused: bool,
+    /// Scans of the table an hour.
+    pub read_rate: Option<f64>,
+    /// How much of its quota the tenant uses.
+    pub quota_used: Option<f64>,
+    /// What jobs have shown of our estimates.
+    pub learned: Option<&'a Learned>,
     /// The moment.
     pub now_ms: i64,
 }
@@ -59,13 +73,15 @@ pub struct Known<'a> {
 impl Page {
     /// Of a table looked at for the first time.
     pub fn new(seen: Seen<'_>) -> Self {
-        let Seen { view, policy, warnings, absorbed, began_ms } = seen;
+        let Seen { view, policy, warnings, tenant, absorbed, began_ms } = seen;
         let state = &absorbed.state;
         Self {
             facts: facts(view, state, data_bytes(state)),
             reference: view.reference.clone(),
             format_version: view.format_version,
             policy,
+            tenant,
+            objects: 0,
             mark: state.layout.mark(),
             global_deletes: state.layout.global_deletes(),
             looked_at_ms: began_ms,
@@ -84,7 +100,7 @@ impl Page {
 
     /// Another look's result; gives back the partitions to judge.
     pub fn take_in(&mut self, seen: Seen<'_>) -> BTreeSet<PartitionKey> {
-        let Seen { view, policy, warnings, absorbed, began_ms } = seen;
+        let Seen { view, policy, warnings, tenant, absorbed, began_ms } = seen;
         let now = &absorbed.state;
         let before = absorbed.before.as_deref().filter(|before| before.layout.mark() == self.mark);
         let (mut scopes, bytes) = self.changed(before, now);
@@ -114,7 +130,7 @@ impl Page {
         scopes.extend(self.seen(view, began_ms));
         self.facts = facts;
         self.format_version = view.format_version;
-        self.policy = policy;
+        (self.policy, self.tenant) = (policy, tenant);
         self.warnings = warnings;
         (self.mark, self.global_deletes) = (now.layout.mark(), global_deletes);
         self.looked_at_ms = began_ms;
@@ -226,13 +242,7 @@ impl Page {
     /// Judges a partition, and keeps the verdict with the work that it asks for;
     /// `stood` is the verdict before, where it is known elsewhere. `None` when the
     /// partition has no files any more.
-    pub fn judge(
-        &mut self,
-        key: &PartitionKey,
-        known: Known<'_>,
-        stood: Option<Standing>,
-        limits: &BudgetLimits,
-    ) -> Option<Arc<Explained>> {
+    pub fn judge(&mut self, key: &PartitionKey, known: Known<'_>, stood: Option<Standing>, budgets: &Budgets) -> Option<Arc<Explained>> {
         self.judged = true;
         let mut scope = self.scopes.remove(key).unwrap_or_default();
         scope.standing = scope.standing.take().or(stood);
@@ -240,7 +250,7 @@ impl Page {
             self.close(key, &scope);
             return None;
         };
-        scope.candidate = candidate(&explained.decision, &self.policy, limits);
+        scope.candidate = candidate(&explained.decision, &self.policy, budgets, self.tenant.as_ref());
         if scope.candidate.is_none() {
             scope.rest();
         }
@@ -255,7 +265,8 @@ impl Page {
 
     /// The decision on a partition as everything stands.
     fn explain(&self, key: &PartitionKey, scope: &ScopePage, known: Known<'_>) -> Option<Explained> {
-        let traits = traits::traits(known.state, key, &self.policy.cost, known.now_ms)?;
+        let mut traits = traits::traits(known.state, key, &self.policy.cost, known.now_ms)?;
+        (traits.read_rate, traits.quota_used) = (known.read_rate, known.quota_used);
         let refusals: Vec<Refused> = self.refused.iter().chain(&self.disproved).chain(&scope.refused).cloned().collect();
         let mut decision = decide::judge(&Case {
             now_ms: known.now_ms,
@@ -269,6 +280,7 @@ impl Page {
             memory: &scope.memory_at(known.now_ms),
         });
         decision.checks.extend(self.warnings.iter().map(warned));
+        decision.checks.extend(known.learned.map(|learned| trusted(&self.policy.cost, &decision, learned)).unwrap_or_default());
         decision.snapshot_id = known.state.layout.head().unwrap_or_default();
         let decided_ms = Standing::since(scope.standing.as_ref(), &decision.verdict, known.now_ms);
         let label = label(key, self.spec(key));
@@ -279,7 +291,7 @@ impl Page {
     /// A decision with the partition's place in the last round.
     fn placed(&self, scope: &ScopePage, made: Explained) -> Explained {
         let waits = matches!(made.decision.verdict, Verdict::Now { .. } | Verdict::Queued { .. }) && self.policy.act;
-        let (score, waits_for) = if waits { (scope.score, scope.waits_for.clone()) } else { (0.0, String::new()) };
+        let (score, waits_for) = if waits { (scope.score, scope.waits_for()) } else { (0.0, String::new()) };
         Explained { score, waits_for, ..made }
     }
 
@@ -334,6 +346,7 @@ impl Page {
             verdict: scope.standing.as_ref()?.verdict.clone(),
             max_bytes: scope.max_bytes.unwrap_or(u64::MAX),
             foresight,
+            tenant: self.tenant.clone(),
         })
     }
 
@@ -426,14 +439,27 @@ impl Page {
     }
 
     /// A candidate's score, and what it waits for.
-    pub fn place(&self, key: &PartitionKey) -> (f64, &str) {
-        self.scopes.get(key).map_or((0.0, ""), |s| (s.score, &s.waits_for))
+    pub fn place(&self, key: &PartitionKey) -> (f64, String) {
+        self.scopes.get(key).map_or((0.0, String::new()), |s| (s.score, s.waits_for()))
+    }
+
+    /// Since when the last verdict on a partition stands, in milliseconds since the epoch.
+    pub fn stands_since(&self, key: &PartitionKey) -> Option<i64> {
+        Some(self.scopes.get(key)?.standing.as_ref()?.since_ms)
     }
 
     /// See [`Page::place`].
-    pub fn set_place(&mut self, key: &PartitionKey, score: f64, waits_for: String) {
+    pub fn set_place(&mut self, key: &PartitionKey, score: f64, denied: Option<Denied>) {
         if let Some(scope) = self.scopes.get_mut(key) {
-            (scope.score, scope.waits_for) = (score, waits_for);
+            (scope.score, scope.denied, scope.dropped) = (score, denied, None);
+        }
+    }
+
+    /// A rewrite of a partition was dropped, for the reason that is given.
+    pub fn set_dropped(&mut self, key: &PartitionKey, why: &str) {
+        self.set_place(key, 0.0, None);
+        if let Some(scope) = self.scopes.get_mut(key) {
+            scope.dropped = Some(why.into());
         }
     }
 
@@ -455,9 +481,15 @@ impl Page {
     /// When a decision that only time holds up is due again.
     pub fn eligible_again(&self, decision: &Decision) -> Option<i64> {
         match &decision.verdict {
-            Verdict::Not { reason: Reason::TooNew { until_ms } | Reason::CoolingDown { until_ms } | Reason::QuietWindow { until_ms } } => {
-                Some(*until_ms)
-            }
+            Verdict::Not {
+                reason:
+                    Reason::TooNew { until_ms }
+                    | Reason::CoolingDown { until_ms }
+                    | Reason::QuietWindow { until_ms }
+                    | Reason::OutsideWindows { until_ms },
+            } => Some(*until_ms),
+            // what waits for budget may begin no more then
+            Verdict::Now { .. } | Verdict::Queued { .. } => window::closes_ms(&self.policy.windows, decision.at_ms),
             Verdict::Not { reason: Reason::InFlight } => self.scopes.get(&decision.scope)?.gives_up_at(),
             Verdict::Not { reason: Reason::Refused(_) } => self.scopes.get(&decision.scope)?.lifts_ms,
             _ => None,
@@ -491,12 +523,10 @@ fn facts(view: &TableView, state: &TableState, bytes: u64) -> TableFacts {
     }
 }
 
-fn candidate(decision: &Decision, policy: &Policy, limits: &BudgetLimits) -> Option<Candidate> {
+fn candidate(decision: &Decision, policy: &Policy, budgets: &Budgets, tenant: Option<&Arc<str>>) -> Option<Candidate> {
     let bytes = decision.traits.data_bytes.min(policy.max_job_bytes);
-    Candidate::of(decision, policy.gain_weight, bound_for(policy, limits, bytes))
-}
-
-/// A table property that could not be used, among the checks.
-fn warned(warning: &Warning) -> Check {
-    Check { name: format!("property.{}", warning.property), value: 0.0, threshold: 0.0, passed: false, note: warning.message.clone() }
+    let bound = bound_for(policy, &budgets.narrowest(tenant.map(AsRef::as_ref)), bytes);
+    let candidate = Candidate::of(decision, policy.gain_weight, bound)?;
+    let bytes = policy.cost.bytes(candidate.gb_hours).min(policy.max_job_bytes);
+    Some(Candidate { context: Context { tenant: tenant.cloned(), bytes, ..candidate.context }, ..candidate })
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::log::Standing;
 use crate::decide::ScopeMemory;
+use crate::decide::budget::Denied;
 use crate::decide::round::Candidate;
 use crate::model::partition::PartitionKey;
 use crate::model::refusal::{Refusal, Refused};
@@ -36,7 +37,9 @@ pub struct ScopePage {
     pub(super) standing: Option<Standing>,
     pub(super) candidate: Option<Candidate>,
     pub(super) score: f64,
-    pub(super) waits_for: String,
+    pub(super) denied: Option<Denied>,
+    /// Why its last rewrite was dropped, told until the next round.
+    pub(super) dropped: Option<Box<str>>,
     pub(super) foresight: Foresight,
     /// Its candidate is not looked into before.
     rests_until_ms: Option<i64>,
@@ -94,6 +97,12 @@ impl ScopePage {
         Self { in_flight: true, ..Self::default() }
     }
 
+    /// What stands in its candidate's way; empty for nothing.
+    pub fn waits_for(&self) -> String {
+        let dropped = || self.dropped.as_deref().unwrap_or_default().to_owned();
+        self.denied.as_ref().map_or_else(dropped, ToString::to_string)
+    }
+
     /// Of a partition of which nothing is known but its last verdict.
     pub fn of_verdict(standing: Option<Standing>) -> Self {
         Self { standing, ..Self::default() }
@@ -124,7 +133,7 @@ impl ScopePage {
 
     /// It asks for no work.
     pub fn rest(&mut self) {
-        (self.score, self.waits_for) = (0.0, String::new());
+        (self.score, self.denied, self.dropped) = (0.0, None, None);
         // what is refused asks for it again as soon as it changes
         if self.refused.is_none() {
             (self.foresight, self.rests_until_ms, self.rest_ms) = (Foresight::None, None, 0);

@@ -12,6 +12,7 @@ mod observe;
 mod partitions;
 mod process;
 mod proxy;
+mod ranking;
 mod restart;
 
 use std::process::Command;
@@ -20,8 +21,17 @@ use clap::Parser;
 use figure::{Bench, Figure};
 
 /// Every benchmark, in the order in which all are run.
-const ALL: [Bench; 8] =
-    [observe::BENCH, manifest::BENCH, restart::BENCH, partitions::BENCH, hook::BENCH, metadata::BENCH, proxy::BENCH, carry::BENCH];
+const ALL: [Bench; 9] = [
+    observe::BENCH,
+    manifest::BENCH,
+    restart::BENCH,
+    partitions::BENCH,
+    hook::BENCH,
+    metadata::BENCH,
+    proxy::BENCH,
+    carry::BENCH,
+    ranking::BENCH,
+];
 
 /// Measures afterwrite: prints one line a figure.
 #[derive(Parser)]

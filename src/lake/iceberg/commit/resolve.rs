@@ -98,15 +98,16 @@ pub(super) fn snapshot_of<'a>(metadata: &'a TableMetadata, attempt: &AttemptId) 
     metadata.snapshots().map(|s| s.as_ref()).find(|s| s.summary().additional_properties.get(ATTEMPT_KEY) == Some(&attempt.0))
 }
 
-/// A snapshot, not known to be older than a commit, whose parent is not listed.
+/// The oldest snapshot, not known to be older than a commit, whose parent is not listed.
 pub fn parentless(metadata: &TableMetadata, older: impl Fn(&Snapshot) -> bool) -> Option<i64> {
     let lost = |s: &Snapshot| s.parent_snapshot_id().is_some_and(|parent| metadata.snapshot_by_id(parent).is_none());
-    metadata.snapshots().map(|s| s.as_ref()).find(|s| lost(s) && !older(s)).map(Snapshot::snapshot_id)
+    let cut = metadata.snapshots().map(|s| s.as_ref()).filter(|s| lost(s) && !older(s));
+    cut.min_by_key(|s| (s.sequence_number(), s.snapshot_id())).map(Snapshot::snapshot_id)
 }
 
-/// An answer made an outcome. A refusal counts only after a fresh look: a
-/// transport may have sent our request twice, and the second was refused by what
-/// the first had done.
+/// An answer made an outcome. A refusal counts only after a look at the table as it
+/// is since then: a transport may have sent our request twice, and the second was
+/// refused by what the first had done.
 ///
 /// # Errors
 /// None of its own: a look that fails is an unknown outcome.
@@ -119,17 +120,21 @@ pub async fn settle(table: &IcebergTable, snapshot_id: i64, attempt: &AttemptId,
     };
     Ok(match table.catalog.load(&table.loaded.name).await {
         Err(e) => Outcome::Unknown { reason: format!("refused ({refused:?}), and the table cannot be looked at: {e}") },
-        Ok(fresh) => after_refusal(&table.loaded, fresh.as_ref(), attempt, refused),
+        Ok(fresh) => after_refusal(table, fresh.as_ref(), attempt, refused),
     })
 }
 
 /// What a refusal means in view of the table as it is now.
-fn after_refusal(base: &Loaded, fresh: Option<&Loaded>, attempt: &AttemptId, refused: Outcome) -> Outcome {
+fn after_refusal(table: &IcebergTable, fresh: Option<&Loaded>, attempt: &AttemptId, refused: Outcome) -> Outcome {
+    let base = &table.loaded;
     let Some(fresh) = fresh.filter(|f| f.metadata.uuid() == base.metadata.uuid()) else {
         return Outcome::Conflict(Conflict::TableGone);
     };
     if let Some(ours) = snapshot_of(&fresh.metadata, attempt) {
         return Outcome::Landed { snapshot_id: ours.snapshot_id() };
+    }
+    if let Some(why) = shows_too_little(table, fresh) {
+        return Outcome::Unknown { reason: format!("refused ({refused:?}), but {why}") };
     }
     match parentless(&fresh.metadata, |s| base.metadata.snapshot_by_id(s.snapshot_id()).is_some()) {
         Some(cut) => {
@@ -137,4 +142,21 @@ fn after_refusal(base: &Loaded, fresh: Option<&Loaded>, attempt: &AttemptId, ref
         }
         None => refused,
     }
+}
+
+/// Why a look cannot tell what became of a commit that was refused: a catalog behind a
+/// cache may show the table as it was before our load, or between that and what
+/// refused us. A catalog that promises to compare pointers is read at the pointer; a
+/// table that stands still is the adapter's to judge.
+pub(super) fn shows_too_little(table: &IcebergTable, fresh: &Loaded) -> Option<&'static str> {
+    let (base, now) = (&table.loaded.metadata, &fresh.metadata);
+    let stands = fresh.metadata_location == table.loaded.metadata_location;
+    if table.catalog.asserts_pointer() || stands || now.last_sequence_number() > base.last_sequence_number() {
+        return None;
+    }
+    if !now.metadata_log().iter().any(|entry| entry.metadata_file == table.loaded.metadata_location) {
+        return Some("the table is shown as it may have been before");
+    }
+    let head = now.snapshot_for_ref(&table.view.reference).map(|s| s.snapshot_id());
+    (head == table.view.head).then_some("the branch still stands where the commit would change it")
 }

@@ -4,6 +4,7 @@ use iceberg::TableUpdate;
 use iceberg::spec::{Operation, Snapshot};
 
 use super::asked::Asked;
+use super::resolve::shows_too_little;
 use super::{branch, requirements};
 use crate::lake::iceberg::catalog::Answer;
 use crate::lake::iceberg::table::IcebergTable;
@@ -68,5 +69,11 @@ async fn settle(table: &IcebergTable, parent: i64, answer: Answer) -> Result<Out
         Err(e) => return Ok(Outcome::Unknown { reason: format!("refused ({refused:?}), and the table cannot be looked at: {e}") }),
     };
     let head = fresh.metadata.snapshot_for_ref(&table.view.reference).map(|h| h.snapshot_id());
-    Ok(if head == Some(parent) { Outcome::Landed { snapshot_id: parent } } else { refused })
+    if head == Some(parent) {
+        return Ok(Outcome::Landed { snapshot_id: parent });
+    }
+    Ok(match shows_too_little(table, &fresh) {
+        Some(why) => Outcome::Unknown { reason: format!("refused ({refused:?}), but {why}") },
+        None => refused,
+    })
 }

@@ -11,7 +11,7 @@ use super::batches::{held, lockstep_rows};
 use super::column::Column;
 use super::file::ParquetFile;
 use super::window::Windows;
-use crate::lake::iceberg::spread::spread;
+use crate::lake::iceberg::spread::{aside, spread};
 use crate::lake::{Error, Result};
 
 /// Batches of fewer rows are decoded on one core.
@@ -56,7 +56,7 @@ impl Lockstep {
             };
             roots.iter().map(open).collect::<parquet::errors::Result<Vec<Column>>>()
         };
-        let columns = match tokio::task::spawn_blocking(work).await {
+        let columns = match aside(work).await {
             Ok(Ok(columns)) => columns,
             Ok(Err(error)) => return Err(file.error(error).await),
             Err(stopped) => return Err(Error::Stopped(format!("{} was not opened: {stopped}", file.path))),
@@ -75,7 +75,7 @@ impl Lockstep {
             let rows = self.decode()?;
             Ok((self, rows))
         };
-        match tokio::task::spawn_blocking(work).await {
+        match aside(work).await {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(error)) => Err(file.error(error).await),
             Err(stopped) => Err(Error::Stopped(format!("{} was not decoded: {stopped}", file.path))),

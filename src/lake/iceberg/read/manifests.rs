@@ -7,6 +7,7 @@ use iceberg::spec::{DataFile, Manifest, ManifestContentType, ManifestFile};
 
 use super::file::Store;
 use crate::lake::iceberg::scope::{concerns, head};
+use crate::lake::iceberg::spread::aside;
 use crate::lake::iceberg::table::IcebergTable;
 use crate::lake::{Error, Result};
 use crate::model::plan::Plan;
@@ -94,7 +95,7 @@ async fn search(
 /// A manifest, parsed beside whatever else is done.
 async fn parsed(store: &Store, path: &str) -> Result<Manifest> {
     let bytes = store.whole(path).await?;
-    let parsed = tokio::task::spawn_blocking(move || Manifest::parse_avro(&bytes));
+    let parsed = aside(move || Manifest::parse_avro(&bytes));
     let parsed = parsed.await.map_err(|stopped| Error::Stopped(format!("{path} was not parsed: {stopped}")))?;
     parsed.map_err(|e| Error::damaged(path, e))
 }

@@ -29,7 +29,7 @@ use super::live::Struck;
 use super::project::Node;
 pub use super::projector::Projector;
 use super::window::{Piece, Windows};
-use crate::lake::iceberg::spread::cores;
+use crate::lake::iceberg::spread::{aside, cores};
 use crate::lake::{Error, Result};
 
 /// Files whose footers are read, and row groups that are fetched, at one time.
@@ -325,7 +325,7 @@ async fn column<C: Consumer>(run: Arc<Vec<Group>>, place: usize, mut consumer: C
         }
         Ok::<_, Failed>((place, consumer))
     };
-    match tokio::task::spawn_blocking(work).await {
+    match aside(work).await {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(failed)) => match *failed {
             (Fault::Lake(error), _) => Err(error),

@@ -18,6 +18,7 @@ use super::job::{Job, Made};
 use super::sink::Sink;
 use crate::lake::iceberg::properties::Bounds;
 use crate::lake::iceberg::read::{ReadSummary, RowSource};
+use crate::lake::iceberg::spread::aside;
 use crate::lake::{Error, Result};
 use crate::model::file::Content;
 use crate::model::refusal::{Refusal, Refused};
@@ -200,7 +201,7 @@ impl<'a> Stream<'a> {
 
 /// Runs encoding work where it does not hold up other tasks.
 async fn blocking<T: Send + 'static>(path: &str, work: impl FnOnce() -> Encoded<T> + Send + 'static) -> Result<T> {
-    match tokio::task::spawn_blocking(work).await {
+    match aside(work).await {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(Cause::Parquet(error))) => Err(broken(path, error)),
         Ok(Err(Cause::RowTooLarge { row, limit })) => {

@@ -24,7 +24,7 @@ use super::lineage;
 use super::parts::{Group, nans_of, span};
 use super::sink::Sink;
 use crate::lake::iceberg::properties::{CREATED_BY, schema_note};
-use crate::lake::iceberg::spread::{core, cores};
+use crate::lake::iceberg::spread::{aside, core, cores};
 use crate::lake::iceberg::store::local;
 use crate::lake::{Error, Result};
 use crate::parquet::anew;
@@ -386,7 +386,7 @@ impl Means {
 /// Joins a column where it does not hold up other tasks.
 async fn joined(column: usize, parts: Vec<Part>, means: Means) -> Result<(usize, std::result::Result<Joined, Failure>)> {
     let _core = core().await;
-    let done = tokio::task::spawn_blocking(move || means.apply(&parts)).await;
+    let done = aside(move || means.apply(&parts)).await;
     done.map(|joined| (column, joined)).map_err(|stopped| Error::Stopped(format!("joining pages did not end: {stopped}")))
 }
 

@@ -12,7 +12,7 @@ use parquet::file::metadata::ColumnChunkMetaData;
 use super::blooms;
 use super::{failed, unproven};
 use crate::lake::iceberg::read::file::{ParquetFile, Store};
-use crate::lake::iceberg::spread::cores;
+use crate::lake::iceberg::spread::{aside, cores};
 use crate::lake::{Error, Result};
 use crate::model::refusal::Refusal;
 use crate::parquet::compare::{Chunk, Trouble, visit};
@@ -58,7 +58,7 @@ async fn holds(file: &ParquetFile, (group, column): (usize, usize), memory: u64,
         Some(filter) => visit(&chunk, most, Some(&mut |value| filter.may_hold(value))),
         None => visit(&chunk, most, None),
     };
-    let seen = tokio::task::spawn_blocking(work).await;
+    let seen = aside(work).await;
     match seen.map_err(|stopped| Error::Stopped(format!("a column was not read to its end: {stopped}")))? {
         Ok(Some(_)) => Ok(()),
         Ok(None) => Err(wrong("its bloom filter denies a value that is there")),

@@ -19,7 +19,7 @@ use crate::lake::iceberg::read::ColumnHash;
 use crate::lake::iceberg::read::file::ParquetFile;
 use crate::lake::iceberg::read::scan::{Limits, Opened, Projector, Scan};
 use crate::lake::iceberg::rewrite::choose::movable;
-use crate::lake::iceberg::spread::core;
+use crate::lake::iceberg::spread::{aside, core};
 use crate::lake::{Error, Result};
 use crate::model::refusal::Refusal;
 use crate::parquet::compare::{Trouble, visit};
@@ -97,9 +97,7 @@ async fn alone(pages: &Pages<'_>, block: &Block, column: usize) -> Result<Compar
         (found.collect::<std::result::Result<Option<Vec<_>>, _>>(), hash)
     };
     let _core = core().await;
-    let (found, hash) = tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|stopped| Error::Stopped(format!("a column was not read to its end: {stopped}")))?;
+    let (found, hash) = aside(work).await.map_err(|stopped| Error::Stopped(format!("a column was not read to its end: {stopped}")))?;
     match found {
         Ok(found) => Ok(Compared { column, found, hash }),
         Err((_, Trouble::Unfit(_))) => Ok(Compared { column, found: None, hash: 0 }),

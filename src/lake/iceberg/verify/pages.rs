@@ -19,7 +19,7 @@ use crate::lake::iceberg::lineage;
 use crate::lake::iceberg::read::file::{ParquetFile, Store};
 use crate::lake::iceberg::read::live::Struck;
 use crate::lake::iceberg::read::manifests::Entries;
-use crate::lake::iceberg::spread::{core, cores};
+use crate::lake::iceberg::spread::{aside, core, cores};
 use crate::lake::iceberg::table::IcebergTable;
 use crate::lake::{Error, Result};
 use crate::model::plan::Plan;
@@ -165,9 +165,8 @@ impl Pages<'_> {
             (compare(&left, &right, &asked), hash)
         };
         let _core = core().await;
-        let (compared, hash) = tokio::task::spawn_blocking(work)
-            .await
-            .map_err(|stopped| Error::Stopped(format!("a column was not compared to its end: {stopped}")))?;
+        let (compared, hash) =
+            aside(work).await.map_err(|stopped| Error::Stopped(format!("a column was not compared to its end: {stopped}")))?;
         match compared {
             Ok(found) => Ok(Compared { column, found: Some(found), hash }),
             Err(Failure { trouble: Trouble::Unfit(why), .. }) => {

@@ -1,0 +1,35 @@
+//! Checks beside those that decide: how far estimates can be trusted, and what could
+//! not be used.
+
+use crate::decide::learn::Learned;
+use crate::model::decision::{Check, Decision, Verdict};
+use crate::model::estimate::{Figures, QUANTITIES};
+use crate::model::policy::CostModel;
+use crate::settings::Warning;
+
+/// An estimate that is off by more is not met.
+const TRUSTED: f64 = 0.05;
+
+/// How far the estimates of a verdict can be trusted, where jobs have shown it.
+pub fn trusted(cost: &CostModel, decision: &Decision, learned: &Learned) -> Vec<Check> {
+    let (gain, gb_hours) = match &decision.verdict {
+        Verdict::Now { gain, gb_hours, .. } | Verdict::Queued { gain, gb_hours } | Verdict::Review { gain, gb_hours } => (*gain, *gb_hours),
+        Verdict::Not { .. } => return Vec::new(),
+    };
+    let (table, bytes) = (decision.table, cost.bytes(gb_hours));
+    let Some(tally) = learned.shown(table, bytes) else { return Vec::new() };
+    let plain = Figures { files: gain as f64, gb_hours, ..Figures::default() };
+    let corrected = learned.correct(table, bytes, &plain);
+    let check = |quantity: usize, value: f64, what: &str| {
+        let error = tally.error(quantity)?;
+        let note = format!("{what}, by what jobs of this size have shown; the threshold is their mean relative error");
+        let name = format!("estimate.{}", QUANTITIES.get(quantity)?);
+        Some(Check { name, value, threshold: error, passed: error <= TRUSTED, note })
+    };
+    [check(0, corrected.files, "files fewer"), check(3, corrected.gb_hours, "GB-hours")].into_iter().flatten().collect()
+}
+
+/// A table property that could not be used, among the checks.
+pub fn warned(warning: &Warning) -> Check {
+    Check { name: format!("property.{}", warning.property), value: 0.0, threshold: 0.0, passed: false, note: warning.message.clone() }
+}

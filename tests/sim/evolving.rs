@@ -1,0 +1,133 @@
+//! What is done to tables without touching rows: schema, spec, references, snapshots.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use iceberg::TableUpdate;
+use iceberg::spec::{
+    FormatVersion, NestedField, PrimitiveType, Schema, SnapshotReference, SnapshotRetention, TableMetadata, Transform, Type,
+};
+
+use super::now;
+use super::world::{State, World};
+use super::writers::{ID, P, Scene, U};
+
+impl World {
+    fn update(&self, scene: &Scene<'_>, what: &str, updates: Vec<TableUpdate>) {
+        now(scene.of.update(updates));
+        self.foreign.fetch_add(1, Ordering::SeqCst);
+        self.gate.note(|| format!("table {}: {what}", scene.table));
+    }
+
+    pub(super) fn evolve_schema(&self, state: &mut State, scene: &Scene<'_>) {
+        let mut fields = scene.fields();
+        let serial = {
+            state.serial += 1;
+            state.serial
+        };
+        let extra: Vec<usize> = (0..fields.len()).filter(|at| ![ID, P, U].contains(&fields[*at].id)).collect();
+        let what = match state.dice.below(5) {
+            0 | 1 if fields.len() < 9 => {
+                let kind = [PrimitiveType::Int, PrimitiveType::Long, PrimitiveType::String][state.dice.below(3)].clone();
+                let id = scene.metadata.last_column_id() + 1;
+                // a name that was there before comes back with another id
+                let name = format!("x{}", state.dice.below(4));
+                if fields.iter().any(|f| f.name == name) {
+                    return;
+                }
+                fields.push(NestedField::optional(id, &name, Type::Primitive(kind)));
+                format!("column {name} added as {id}")
+            }
+            2 => {
+                let Some(at) = state.dice.pick(&extra).copied() else { return };
+                let gone = fields.remove(at);
+                format!("column {} ({}) dropped", gone.name, gone.id)
+            }
+            3 => {
+                let at = state.dice.below(fields.len());
+                if fields[at].id == U {
+                    return;
+                }
+                fields[at].name = format!("r{serial}");
+                format!("column {} renamed to r{serial}", fields[at].id)
+            }
+            _ => {
+                let ints: Vec<usize> = (0..fields.len())
+                    .filter(|at| fields[*at].id != P && *fields[*at].field_type == Type::Primitive(PrimitiveType::Int))
+                    .collect();
+                let Some(at) = state.dice.pick(&ints).copied() else { return };
+                *fields[at].field_type = Type::Primitive(PrimitiveType::Long);
+                format!("column {} widened to long", fields[at].id)
+            }
+        };
+        let schema = Schema::builder().with_fields(fields.into_iter().map(Arc::new)).build().unwrap();
+        let updates = vec![TableUpdate::AddSchema { schema }, TableUpdate::SetCurrentSchema { schema_id: -1 }];
+        self.update(scene, &what, updates);
+    }
+
+    pub(super) fn evolve_spec(&self, state: &mut State, scene: &Scene<'_>) {
+        if scene.metadata.format_version() == FormatVersion::V1 || scene.metadata.partition_specs_iter().count() > 4 {
+            return;
+        }
+        let (id, p) = (scene.name_of(ID).unwrap().to_owned(), scene.name_of(P).unwrap().to_owned());
+        let fields: Vec<(&str, &str, Transform)> = match state.dice.below(4) {
+            0 => vec![],
+            1 => vec![(p.as_str(), "p_part", Transform::Identity)],
+            2 => vec![(id.as_str(), "id_bucket", Transform::Bucket(2))],
+            _ => vec![(p.as_str(), "p_part", Transform::Identity), (id.as_str(), "id_bucket", Transform::Bucket(2))],
+        };
+        let spec_id = now(scene.of.evolve_spec(&fields));
+        self.foreign.fetch_add(1, Ordering::SeqCst);
+        self.gate.note(|| format!("table {}: spec {spec_id} of {} fields", scene.table, fields.len()));
+    }
+
+    /// Drops some snapshots that no reference names, and what only they needed.
+    pub(super) fn expire(&self, state: &mut State, scene: &Scene<'_>) {
+        let whole = serde_json::to_value(&scene.metadata).unwrap();
+        let mut named: BTreeSet<i64> =
+            whole["refs"].as_object().into_iter().flatten().filter_map(|(_, r)| r["snapshot-id"].as_i64()).collect();
+        named.extend(scene.head());
+        let mut free: Vec<i64> = scene.metadata.snapshots().map(|s| s.snapshot_id()).filter(|id| !named.contains(id)).collect();
+        free.sort_by_key(|id| scene.metadata.snapshot_by_id(*id).map(|s| (s.sequence_number(), s.timestamp_ms(), s.snapshot_id())));
+        let all = state.dice.one_in(3);
+        let keep = if all { 0 } else { 3 };
+        let gone: Vec<i64> = free.iter().take(free.len().saturating_sub(keep)).copied().collect();
+        if gone.is_empty() {
+            return;
+        }
+        let before = self.reached(state, &scene.metadata);
+        self.update(scene, &format!("{} snapshots expired", gone.len()), vec![TableUpdate::RemoveSnapshots { snapshot_ids: gone }]);
+        let after = self.reached(state, &self.metadata(scene.table));
+        before.difference(&after).for_each(|path| self.objects.remove(path));
+    }
+
+    fn reached(&self, state: &mut State, metadata: &TableMetadata) -> BTreeSet<String> {
+        metadata.snapshots().flat_map(|s| state.reader.reach(metadata, s).unwrap()).collect()
+    }
+
+    pub(super) fn roll_back(&self, state: &mut State, scene: &Scene<'_>) {
+        let mut ancestors = vec![];
+        let mut at = scene.metadata.current_snapshot().cloned();
+        while let Some(snapshot) = at {
+            at = snapshot.parent_snapshot_id().and_then(|id| scene.metadata.snapshot_by_id(id)).cloned();
+            ancestors.extend(at.iter().map(|s| s.snapshot_id()));
+        }
+        ancestors.truncate(3);
+        let Some(to) = state.dice.pick(&ancestors).copied() else { return };
+        self.set_ref(scene, "main", SnapshotReference::new(to, SnapshotRetention::branch(None, None, None)));
+        state.mail.push((scene.table, to));
+    }
+
+    pub(super) fn tag(&self, state: &mut State, scene: &Scene<'_>) {
+        let Some(head) = scene.head() else { return };
+        let name = ["old", "older"][state.dice.below(2)];
+        let retention = SnapshotRetention::Tag { max_ref_age_ms: None };
+        self.set_ref(scene, name, SnapshotReference::new(head, retention));
+    }
+
+    fn set_ref(&self, scene: &Scene<'_>, name: &str, reference: SnapshotReference) {
+        let what = format!("{name} set to {}", reference.snapshot_id);
+        self.update(scene, &what, vec![TableUpdate::SetSnapshotRef { ref_name: name.into(), reference }]);
+    }
+}

@@ -1,0 +1,310 @@
+//! All that outlives a process, and what must hold of it at every moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use afterwrite::act::MemoryJournal;
+use afterwrite::lake::clock::Clock;
+use afterwrite::model::ident::TableName;
+use afterwrite::settings::Settings;
+use iceberg::spec::{PrimitiveType, TableMetadata, Transform};
+
+use super::catalog::{Backend, Compares, Landed, SimCatalog};
+use super::chance::Dice;
+use super::clock::SimClock;
+use super::foreign::Foreign;
+use super::gate::{Gate, Meanwhile};
+use super::journal::{Account, SimJournal};
+use super::model::Model;
+use super::now;
+use super::process::{Makings, Process};
+use super::reader::Reader;
+use super::store::Objects;
+use crate::fixture::{Spec, Table};
+
+pub struct World {
+    pub gate: Arc<Gate>,
+    pub clock: Arc<SimClock>,
+    pub backend: Arc<Backend>,
+    pub objects: Arc<Objects>,
+    pub journal: Arc<MemoryJournal>,
+    pub account: Arc<Mutex<Account>>,
+    pub settings: Arc<Settings>,
+    pub tables: Vec<Table>,
+    /// The rows of every snapshot there ever was, by table.
+    pub models: Mutex<BTreeMap<(usize, i64), Model>>,
+    /// Commits of the product that landed.
+    pub ours: AtomicU64,
+    /// Commits of foreign writers.
+    pub foreign: AtomicU64,
+    /// Steps of others that were made within calls of the product.
+    pub between: AtomicU64,
+    state: Mutex<State>,
+}
+
+pub struct State {
+    pub dice: Dice,
+    pub reader: Reader,
+    /// Commits of which no event is heard yet: table and snapshot.
+    pub mail: Vec<(usize, i64)>,
+    /// The last row made.
+    pub u: i64,
+    /// Files added since the run began.
+    pub serial: u64,
+    checked: BTreeMap<usize, String>,
+    seen: BTreeSet<(usize, i64)>,
+    starts: u64,
+    began_ms: i64,
+    high_ms: i64,
+}
+
+/// A world's fixed traits, by its seed.
+fn settings(dice: &mut Dice) -> String {
+    let target = [4, 8, 16, 64, 1024][dice.below(5)];
+    let tier = [2, 3, 4, 8][dice.below(4)];
+    let cooldown = [1, 10, 60][dice.below(3)];
+    let quiet = [0, 0, 0, 2][dice.below(4)];
+    let job = [1, 8, 64, 1024][dice.below(4)] * target;
+    let jobs = 1 + dice.below(3);
+    let budget = ["0.02", "0.2", "8"][dice.below(3)];
+    format!(
+        "[defaults]\nact = true\ntarget_file_size = \"{target}KiB\"\ntier_files = {tier}\ncooldown = \"{cooldown}s\"\n\
+         quiet_window = \"{quiet}s\"\nmax_job_size = \"{job}KiB\"\nmemory_limit = \"64MiB\"\n\
+         [budget]\nconcurrent_jobs = {jobs}\ngb_hours_per_hour = {budget}\n[poll]\nmin = \"2s\"\nmax = \"20s\"\n"
+    )
+}
+
+fn spec(dice: &mut Dice, compares: Compares) -> Spec {
+    let columns = [("id", PrimitiveType::Int), ("v", PrimitiveType::String), ("p", PrimitiveType::Int), ("u", PrimitiveType::Long)];
+    let mut spec = Table::plain().columns(&columns);
+    spec = match dice.below(5) {
+        0 => spec,
+        1 => spec.partition("id", "id_bucket", Transform::Bucket(2)),
+        _ => spec.partition("p", "p", Transform::Identity),
+    };
+    if dice.one_in(8) {
+        spec = spec.v1();
+    }
+    let versions = if compares == Compares::Pointers { ["2", "10", "100"][dice.below(3)] } else { "100" };
+    spec.property("write.metadata.previous-versions-max", versions)
+        .property("commit.manifest.min-count-to-merge", ["2", "5", "100"][dice.below(3)])
+}
+
+impl World {
+    pub fn new(seed: u64) -> Arc<Self> {
+        let mut dice = Dice::new(seed);
+        let gate = Gate::new(dice.next());
+        let clock = SimClock::new();
+        let objects = Arc::new(Objects::default());
+        let compares = if dice.one_in(2) { Compares::Pointers } else { Compares::Heads };
+        let backend = Backend::new(Arc::clone(&objects), Arc::clone(&clock), compares, dice.one_in(2), dice.next());
+        let settings = Arc::new(Settings::read(&settings(&mut dice), []).unwrap());
+        let foreign = Arc::new(Foreign { backend: Arc::clone(&backend), io: objects.io(None) });
+        let count = 1 + dice.below(2);
+        let mut tables = vec![];
+        for (n, name) in ["t0", "t1"].into_iter().take(count).enumerate() {
+            let spec = spec(&mut dice, compares);
+            let name = TableName::new("lake", "ns", name);
+            let table = now(spec.create_with(foreign.clone(), name, format!("memory:/warehouse/ns/{n}"), objects.io(None)));
+            tables.push(table);
+        }
+        let reader = Reader::new(Arc::clone(&objects));
+        let state = State {
+            dice,
+            reader,
+            mail: vec![],
+            u: 0,
+            serial: 0,
+            checked: BTreeMap::new(),
+            seen: BTreeSet::new(),
+            starts: 0,
+            began_ms: clock.now_ms(),
+            high_ms: clock.now_ms(),
+        };
+        let world = Arc::new(Self {
+            gate,
+            clock,
+            backend,
+            objects,
+            journal: Arc::default(),
+            account: Arc::default(),
+            settings,
+            tables,
+            models: Mutex::default(),
+            ours: AtomicU64::new(0),
+            foreign: AtomicU64::new(0),
+            between: AtomicU64::new(0),
+            state: Mutex::new(state),
+        });
+        let weak = Arc::downgrade(&world);
+        world.backend.join(weak.clone());
+        world.gate.join(weak);
+        world
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    pub fn index(&self, name: &TableName) -> usize {
+        self.tables.iter().position(|t| t.name == *name).unwrap()
+    }
+
+    pub fn metadata(&self, table: usize) -> Arc<TableMetadata> {
+        self.backend.metadata(&self.tables[table].name)
+    }
+
+    /// The rows of a snapshot; none without one.
+    pub fn model(&self, table: usize, snapshot: Option<i64>) -> Model {
+        snapshot.map_or_else(Model::default, |id| self.models.lock().unwrap()[&(table, id)].clone())
+    }
+
+    /// A new process; `None` when it did not come up.
+    pub fn start(&self) -> Option<Process> {
+        let seed = {
+            let mut state = self.state();
+            state.starts += 1;
+            state.dice.next()
+        };
+        self.account.lock().unwrap().begin_anew();
+        let (gate, clock) = (Arc::clone(&self.gate), Arc::clone(&self.clock));
+        let catalog = Arc::new(SimCatalog::new(Arc::clone(&self.backend), Arc::clone(&gate), Arc::clone(&self.journal)));
+        let journal = Arc::new(SimJournal::new(Arc::clone(&self.journal), Arc::clone(&gate), Arc::clone(&self.account)));
+        let process = Process::start(&Makings { gate, clock, catalog, journal, settings: Arc::clone(&self.settings), seed });
+        self.gate.note(|| format!("process started: {}", process.is_some()));
+        process
+    }
+
+    /// Everything that must hold now. Errs with what does not.
+    pub fn check(&self) -> Result<(), String> {
+        if let Some(wrong) = self.gate.take_wrong() {
+            return Err(wrong);
+        }
+        let mut state = self.state();
+        self.check_deleted(&mut state)?;
+        for table in 0..self.tables.len() {
+            self.check_table(&mut state, table)?;
+        }
+        self.check_budget(&mut state)
+    }
+
+    /// The product deleted nothing that a live snapshot needs.
+    fn check_deleted(&self, state: &mut State) -> Result<(), String> {
+        let deleted = self.objects.take_deleted();
+        if deleted.is_empty() {
+            return Ok(());
+        }
+        for table in 0..self.tables.len() {
+            let metadata = self.metadata(table);
+            for snapshot in metadata.snapshots() {
+                let needed = state.reader.reach(&metadata, snapshot).map_err(|e| format!("a live file is gone: {e}"))?;
+                if let Some(path) = deleted.iter().find(|path| needed.contains(*path)) {
+                    return Err(format!("the product deleted {path}, which snapshot {} needs", snapshot.snapshot_id()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_table(&self, state: &mut State, table: usize) -> Result<(), String> {
+        let location = self.backend.pointer(&self.tables[table].name).unwrap();
+        if state.checked.get(&table) == Some(&location) {
+            return Ok(());
+        }
+        let metadata = self.metadata(table);
+        let main = metadata.current_snapshot_id();
+        for snapshot in metadata.snapshots() {
+            let id = snapshot.snapshot_id();
+            let new = state.seen.insert((table, id));
+            if !new && Some(id) != main {
+                continue;
+            }
+            let name = format!("table {table}, snapshot {id}");
+            if new {
+                let needed = state.reader.reach(&metadata, snapshot).map_err(|e| format!("{name}: a file is gone: {e}"))?;
+                if let Some(gone) = needed.iter().find(|path| !self.objects.has(path)) {
+                    return Err(format!("{name}: {gone} is not in the store"));
+                }
+            }
+            let schema = metadata.current_schema();
+            let ids: Vec<i32> = schema.as_struct().fields().iter().map(|f| f.id).collect();
+            let mut found: Vec<String> = vec![];
+            for file in state.reader.kept(&metadata, snapshot).map_err(|e| format!("{name}: {e}"))? {
+                let live = (0..file.rows.count).filter(|row| file.kept[*row]);
+                found.extend(live.map(|row| file.rows.key(row, &ids).join("|")));
+            }
+            found.sort();
+            let expected = self.model(table, Some(id)).texts(schema);
+            if found != expected {
+                return Err(format!("{name}: rows are {found:?}\n  and must be {expected:?}"));
+            }
+        }
+        state.checked.insert(table, location);
+        Ok(())
+    }
+
+    /// What is held and was ever spent, over all restarts, is never more than the
+    /// budget gave until then.
+    fn check_budget(&self, state: &mut State) -> Result<(), String> {
+        state.high_ms = state.high_ms.max(self.clock.now_ms());
+        let limits = &self.settings.budget;
+        let cap = limits.gb_hours_per_hour * limits.carry_over_hours.max(1.0);
+        let (starts, blind) = {
+            let mut account = self.account.lock().unwrap();
+            (std::mem::take(&mut account.starts), account.blind)
+        };
+        for (at_ms, used, running) in starts.into_iter().filter(|_| !blind) {
+            let hours = (state.high_ms.max(at_ms) - state.began_ms).max(0) as f64 / 3_600_000.0;
+            if used > cap + limits.gb_hours_per_hour * hours + 1e-6 {
+                return Err(format!("{used} GB-hours are used, {cap} and {hours} hours at {}", limits.gb_hours_per_hour));
+            }
+            if running > limits.concurrent_jobs {
+                return Err(format!("{running} jobs at one time, {} may be", limits.concurrent_jobs));
+            }
+        }
+        Ok(())
+    }
+
+    /// Files of the product that nothing accounts for.
+    pub fn litter(&self, state: &mut State) -> Result<Vec<String>, String> {
+        let mut known: BTreeSet<String> = self.journal.all_files();
+        for table in 0..self.tables.len() {
+            let metadata = self.metadata(table);
+            known.extend(self.backend.pointer(&self.tables[table].name));
+            for snapshot in metadata.snapshots() {
+                known.extend(state.reader.reach(&metadata, snapshot)?);
+            }
+        }
+        let landed = self.backend.landed();
+        Ok(self.objects.ours().into_iter().filter(|path| !known.contains(path) && !landed.contains(path)).collect())
+    }
+}
+
+impl Landed for World {
+    /// A commit of the product: every snapshot that it adds has its parent's rows, and
+    /// where it only moves the branch, as an undo does, both heads have the same.
+    fn landed(&self, name: &TableName, before: &TableMetadata, after: &TableMetadata) {
+        let table = self.index(name);
+        self.ours.fetch_add(1, Ordering::SeqCst);
+        let head = before.current_snapshot_id();
+        let moved = after.current_snapshot_id().filter(|id| before.snapshot_by_id(*id).is_some());
+        if let Some(id) = moved.filter(|id| !self.model(table, Some(*id)).is_same(&self.model(table, head))) {
+            self.gate.wrong(format!("the product set {name} from {head:?} to {id}, which has other rows"));
+        }
+        for snapshot in after.snapshots().filter(|s| before.snapshot_by_id(s.snapshot_id()).is_none()) {
+            let id = snapshot.snapshot_id();
+            let rows = self.model(table, head);
+            self.gate.note(|| format!("  snapshot {id} of {name} landed on {head:?}"));
+            self.models.lock().unwrap().insert((table, id), rows);
+        }
+    }
+}
+
+impl Meanwhile for World {
+    fn meanwhile(&self) {
+        self.gate.note(|| "  meanwhile".into());
+        self.between.fetch_add(1, Ordering::SeqCst);
+        self.write();
+    }
+}
