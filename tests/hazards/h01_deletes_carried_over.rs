@@ -190,6 +190,26 @@ async fn h01_deletes_over_several_outputs_and_beside_equality_deletes_are_carrie
     assert!(named.len() >= 2 && named.is_subset(&outputs(&written).into_iter().collect()), "{named:?}");
 }
 
+/// A file without a column that the others have is encoded first, without its deleted
+/// rows, and moved with the others then.
+#[tokio::test]
+async fn h01_deletes_of_a_file_that_was_encoded_before_its_pages_were_moved_are_carried_over() {
+    let t = Table::plain().past().create().await;
+    let odd = t.append((0..6).map(|id| row(id, "old", 0))).await;
+    t.evolve_schema(|fields| fields.push(NestedField::optional(3, "w", Type::Primitive(PrimitiveType::Long)))).await;
+    let mut files = vec![odd];
+    for n in 1..6 {
+        files.push(t.append((0..6).map(|i| row(n * 10 + i, "new", n))).await);
+    }
+    t.change().delete_positions(&[(&files[0], 1), (&files[2], 0)]).commit().await;
+    let plan = roomy(t.plan_all(&files[0]).await);
+    let written = rewritten(&t, &plan).await;
+    assert_eq!((written.path, written.rows_deleted), (Path::RePack, 2));
+    t.change().delete_positions(&[(&files[0], 1), (&files[0], 4), (&files[2], 0), (&files[2], 5), (&files[5], 5)]).commit().await;
+
+    lands(&t, &plan, &written, 3).await;
+}
+
 #[tokio::test]
 async fn h01_deletes_of_a_spec_and_schema_of_before_are_carried_over() {
     let t = Table::partitioned_by_p().past().create().await;

@@ -107,7 +107,6 @@ async fn moved(table: &IcebergTable, job: &Job<'_>, choice: Choice, mut inputs: 
         (Packed::Made(made), bytes) => {
             let bytes_read = replaced.bytes_read.saturating_add(bytes).saturating_add(deleted.bytes_read);
             let rows_deleted = replaced.rows_deleted.saturating_add(deleted.count());
-            // rows of odd inputs were dropped before, and their places are not known
             let deleted = left_out(replaced.deleted, deleted.rows).and_then(|rows| carry::kept(rows, job.plan));
             Ok((choice, Some(Done { made, read: None, rows_deleted, bytes_read, deleted })))
         }
