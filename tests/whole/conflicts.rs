@@ -148,8 +148,16 @@ async fn an_append_meanwhile_costs_no_second_rewrite() {
     s.meanwhile(1, move |table, _| {
         let catalog = catalog.clone();
         async move {
-            table.append([row(50, "v", 0)]).await;
-            catalog.fail_next(Fault::Moved);
+            catalog.before_swap(Some(Arc::new({
+                let catalog = catalog.clone();
+                move |_| {
+                    let (catalog, table) = (catalog.clone(), table.clone());
+                    Box::pin(async move {
+                        catalog.before_swap(None);
+                        table.append([row(50, "v", 0)]).await;
+                    })
+                }
+            })));
         }
     });
     s.process.look_at(&s.table).await;

@@ -72,6 +72,9 @@ pub async fn write<'a>(
         .map_err(|e| Error::Setup(format!("{path}: the file cannot be described: {e}")))
 }
 
+/// Lowest and highest path, lowest and highest position.
+type Ends<'a> = ((&'a str, &'a str), (i64, i64));
+
 struct Encoded {
     bytes: Vec<u8>,
     rows: u64,
@@ -87,7 +90,7 @@ fn encode<'a>(rows: impl Iterator<Item = (&'a str, i64)>) -> anyhow::Result<Enco
     let schema =
         Arc::new(Schema::new(vec![field("file_path", DataType::Utf8, DELETE_FILE_PATH), field("pos", DataType::Int64, DELETE_POS)]));
     let mut writer = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), None)?;
-    let mut ends: Option<((&str, &str), (i64, i64))> = None;
+    let mut ends: Option<Ends<'_>> = None;
     let (mut count, mut last) = (0u64, None);
     let mut rows = rows.peekable();
     while rows.peek().is_some() {

@@ -39,6 +39,7 @@ use crate::folder::Folder;
 pub const BENCH: Bench = Bench {
     name: "carry",
     about: "bytes thrown away under a stream of position deletes, beside a rewriter that fails on conflict, by commit interval",
+    also: &[],
     run,
 };
 

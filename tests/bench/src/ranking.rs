@@ -18,6 +18,7 @@ use crate::figure::{Bench, Figure, median};
 pub const BENCH: Bench = Bench {
     name: "ranking_round_s",
     about: "ranking 1 M candidates of 10,000 tables and asking the budgets of all, of 100 tenants and of each table for them, on one core",
+    also: &[],
     run,
 };
 

@@ -138,9 +138,12 @@ mod tests {
         assert_eq!(within(rows, bytes - 1), None);
     }
 
-    /// Inputs of random rows, what the rewrite left out, where the outputs end, and
-    /// what is deleted later, past the end of the files too.
-    fn world() -> impl Strategy<Value = (Vec<(u64, Vec<u64>, Vec<u64>)>, Vec<usize>)> {
+    /// Rows, those that the rewrite left out, those that are deleted later; past the
+    /// end of the file too.
+    type File = (u64, Vec<u64>, Vec<u64>);
+
+    /// Random inputs, and where outputs end.
+    fn world() -> impl Strategy<Value = (Vec<File>, Vec<usize>)> {
         let rows = |most: u64| prop::collection::vec(0..most + 3, 0..12);
         let input = (0u64..30).prop_flat_map(move |records| (Just(records), rows(records), rows(records)));
         (prop::collection::vec(input, 1..6), prop::collection::vec(0usize..120, 0..5))

@@ -133,7 +133,8 @@ fn after_refusal(table: &IcebergTable, fresh: Option<&Loaded>, attempt: &Attempt
     if let Some(ours) = snapshot_of(&fresh.metadata, attempt) {
         return Outcome::Landed { snapshot_id: ours.snapshot_id() };
     }
-    if let Some(why) = shows_too_little(table, fresh) {
+    let moved = matches!(refused, Outcome::Conflict(_));
+    if let Some(why) = shows_too_little(table, fresh, moved) {
         return Outcome::Unknown { reason: format!("refused ({refused:?}), but {why}") };
     }
     match parentless(&fresh.metadata, |s| base.metadata.snapshot_by_id(s.snapshot_id()).is_some()) {
@@ -146,12 +147,18 @@ fn after_refusal(table: &IcebergTable, fresh: Option<&Loaded>, attempt: &Attempt
 
 /// Why a look cannot tell what became of a commit that was refused: a catalog behind a
 /// cache may show the table as it was before our load, or between that and what
-/// refused us. A catalog that promises to compare pointers is read at the pointer; a
-/// table that stands still is the adapter's to judge.
-pub(super) fn shows_too_little(table: &IcebergTable, fresh: &Loaded) -> Option<&'static str> {
+/// refused us, or where it stood, though it `moved`. A catalog that promises to compare
+/// pointers is read at the pointer.
+pub(super) fn shows_too_little(table: &IcebergTable, fresh: &Loaded, moved: bool) -> Option<&'static str> {
     let (base, now) = (&table.loaded.metadata, &fresh.metadata);
     let stands = fresh.metadata_location == table.loaded.metadata_location;
-    if table.catalog.asserts_pointer() || stands || now.last_sequence_number() > base.last_sequence_number() {
+    if table.catalog.asserts_pointer() {
+        return None;
+    }
+    if stands {
+        return moved.then_some("the table is shown where it stood before");
+    }
+    if now.last_sequence_number() > base.last_sequence_number() {
         return None;
     }
     if !now.metadata_log().iter().any(|entry| entry.metadata_file == table.loaded.metadata_location) {

@@ -72,7 +72,8 @@ async fn settle(table: &IcebergTable, parent: i64, answer: Answer) -> Result<Out
     if head == Some(parent) {
         return Ok(Outcome::Landed { snapshot_id: parent });
     }
-    Ok(match shows_too_little(table, &fresh) {
+    let moved = matches!(refused, Outcome::Conflict(_));
+    Ok(match shows_too_little(table, &fresh, moved) {
         Some(why) => Outcome::Unknown { reason: format!("refused ({refused:?}), but {why}") },
         None => refused,
     })

@@ -62,7 +62,7 @@ pub async fn hashes<'a>(
         }
         let fields = identify(file.schema(), mapping.as_ref()).map_err(|e| Error::damaged(pick.path, e))?;
         // runs of columns that are still to be read, the first one last
-        let mut left = vec![0..schema.fields().len()];
+        let mut left = Vec::from([Range { start: 0, end: schema.fields().len() }]);
         while let Some(run) = left.pop() {
             let some: SchemaRef = Schema::new(schema.fields().get(run.clone()).unwrap_or_default().to_vec()).into();
             let projection = project(&fields, &some, &[], &constants).map_err(|e| file.refuse(e.refusal, e.detail))?;

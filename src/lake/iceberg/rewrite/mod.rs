@@ -108,8 +108,7 @@ async fn moved(table: &IcebergTable, job: &Job<'_>, choice: Choice, mut inputs: 
         (Packed::Made(made), bytes) => {
             let bytes_read = replaced.bytes_read.saturating_add(bytes).saturating_add(deleted.bytes_read);
             let rows_deleted = replaced.rows_deleted.saturating_add(deleted.count());
-            // rows of odd inputs were dropped before, and their places are not known
-            let deleted = if choice.odd.is_empty() { carry::kept(deleted.rows, job.plan) } else { None };
+            let deleted = left_out(replaced.deleted, deleted.rows).and_then(|rows| carry::kept(rows, job.plan));
             Ok((choice, Some(Done { made, read: None, rows_deleted, bytes_read, deleted })))
         }
         (Packed::Unfit(why), _) => Ok((given_up(choice, &why), None)),
@@ -147,7 +146,7 @@ async fn replaced(
     inputs: &mut [Input],
     nans: &mut HashMap<String, HashMap<i32, u64>>,
 ) -> Result<Option<ReadSummary>> {
-    let mut read = ReadSummary::default();
+    let mut read = ReadSummary { deleted: Some(vec![RoaringTreemap::new(); job.plan.inputs.len()]), ..ReadSummary::default() };
     if choice.odd.is_empty() {
         return Ok(Some(read));
     }
@@ -161,12 +160,23 @@ async fn replaced(
     for (place, odd) in choice.odd.iter().zip(encoded) {
         read.bytes_read = read.bytes_read.saturating_add(odd.read.bytes_read);
         read.rows_deleted = read.rows_deleted.saturating_add(odd.read.rows_deleted);
+        read.deleted = read.deleted.zip(odd.read.deleted).map(|(mut all, own)| {
+            all.iter_mut().skip(*place).zip(own).take(1).for_each(|(rows, own)| *rows = own);
+            all
+        });
         nans.insert(odd.input.path.clone(), odd.nans);
         if let Some(input) = inputs.get_mut(*place) {
             *input = odd.input;
         }
     }
     Ok(Some(read))
+}
+
+/// The rows left out of each input: those of odd ones, and of the others.
+fn left_out(odd: Option<Vec<RoaringTreemap>>, others: Vec<RoaringTreemap>) -> Option<Vec<RoaringTreemap>> {
+    let mut rows = odd?;
+    rows.iter_mut().zip(others).for_each(|(rows, more)| *rows |= more);
+    Some(rows)
 }
 
 fn footers(inputs: &[Input]) -> Vec<(&str, &ParquetMetaData)> {
