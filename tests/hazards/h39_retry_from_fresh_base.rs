@@ -33,10 +33,10 @@ async fn h39_a_retry_is_validated_again() {
     let plan = t.plan_all(&f1).await;
     let written = t.naive_rewrite(&plan).await;
     let stale = t.load().await;
-    t.change().delete_positions(&[(&f1, 0)]).commit().await;
+    t.change().remove(&[&f1]).append([row(2, "b", 0)]).commit().await;
     let first = t.commit_on(&stale, &plan, &written, "a1", &Default::default()).await.unwrap();
     assert_eq!(first, Outcome::Conflict(Conflict::MetadataMoved));
     let second = t.commit(&plan, &written, "a2").await;
-    assert!(matches!(second, Outcome::Conflict(Conflict::DeletesChanged { .. })), "{second:?}");
+    assert!(matches!(second, Outcome::Conflict(Conflict::InputGone { .. })), "{second:?}");
     assert_eq!(t.rows().await, ["2|b"]);
 }
