@@ -243,7 +243,7 @@ async fn what_was_undone_is_not_done_again_until_a_writer_changes_it() {
 #[tokio::test]
 async fn why_names_the_refusal_of_a_table_without_files() {
     let place = Place::new(DEAF);
-    crate::fixture::Table::plain().v3().in_sqlite(place.path()).create().await;
+    crate::fixture::Table::plain().property("encryption.key-id", "k").in_sqlite(place.path()).create().await;
     let serving = place.serve().await;
     let told = until("the look at the table", async || {
         let told = place.run(&["why", NAME, "--server", &serving.grpc]).await;
@@ -252,7 +252,7 @@ async fn why_names_the_refusal_of_a_table_without_files() {
     .await
     .expect(3);
     assert!(
-        told.err.contains("refused (format-version): ") && told.err.contains("compact it with an engine that writes this format"),
+        told.err.contains("refused (encrypted): ") && told.err.contains("compact it with an engine that holds the keys"),
         "{}",
         told.err
     );

@@ -123,14 +123,14 @@ async fn a_table_dropped_while_it_is_rewritten_ends_the_job_and_is_forgotten() {
 }
 
 #[tokio::test]
-async fn a_table_of_format_three_is_watched_and_left_alone() {
+async fn an_encrypted_table_is_watched_and_left_alone() {
     let world = World::new(ACTING);
-    let table = world.table(Table::plain().v3(), "t").await;
+    let table = world.table(Table::plain().property("encryption.key-id", "k"), "t").await;
     let process = world.start().await;
     process.ooda.hear(event(&table.name, &[], 0));
     process.rest().await;
     let layout = process.ooda.get_layout(&table.name, MAIN).await.unwrap();
-    assert_eq!((layout.format_version, layout.refused[0].refusal.code()), (3, "format-version"));
+    assert_eq!((layout.format_version, layout.refused[0].refusal.code()), (2, "encrypted"));
     process.stop().await;
 }
 
