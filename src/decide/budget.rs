@@ -2,7 +2,7 @@
 //!
 //! A job is booked to every budget that concerns it, the overall one, its tenant's
 //! and its table's, in GB-hours, bytes, commits and jobs at one time. It starts when
-//! all of them hold it, and then none is passed: see [`bucket`](super::bucket).
+//! all of them hold it, and then none is passed: see `decide::bucket`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

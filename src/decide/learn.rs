@@ -3,7 +3,7 @@
 //!
 //! A correction is a factor, the mean of the logarithms of actual over expected. That
 //! of a table's size class is drawn towards the class' over all tables, that one
-//! towards all jobs', and that one towards no correction, each as if [`PRIOR`] jobs had
+//! towards all jobs', and that one towards no correction, each as if three jobs had
 //! shown it. Older jobs weigh ever less, so that it follows what changes.
 
 use std::collections::{BTreeMap, HashMap};

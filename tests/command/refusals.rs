@@ -14,7 +14,7 @@ use iceberg::spec::{
 use serde_json::{Value, json};
 
 use super::NAME;
-use crate::fixture::process::{Ended, Place, local};
+use crate::fixture::process::{Ended, Place, local, over_rest};
 use crate::fixture::{File, Spec, Table, files, row};
 
 /// A table whose partition 7 cannot be compacted, with what `compact` says of it.
@@ -268,6 +268,9 @@ async fn a_refused_partition_does_not_hold_up_the_others() {
 
 #[tokio::test]
 async fn a_table_of_a_newer_format_is_refused_by_name_whatever_is_asked() {
+    if over_rest().is_some() {
+        return; // such a catalog reads the metadata itself
+    }
     let case = Case::with_files(|s| s, "format version 4").await;
     let pointer = local(&case.table.load().await.view().metadata_location);
     let mut metadata: Value = serde_json::from_slice(&std::fs::read(&pointer).unwrap()).unwrap();

@@ -130,7 +130,7 @@ const IN_MEMORY: &str = "memory:/file";
 
 impl Target<'_> {
     /// Writes the manifest list of the snapshot; its path is told to the control first.
-    /// In format v3 every data manifest in it has row ids: see [`ids::assign`].
+    /// In format v3 every data manifest in it has row ids: see [`super::ids::assign`].
     ///
     /// # Errors
     /// As [`Draft::write`].

@@ -63,7 +63,7 @@ pub fn properties(job: &Job<'_>, schema: Option<&SchemaDescriptor>) -> WriterPro
 /// which is kept in memory; `None` when it takes more than `most` bytes. Also the
 /// NaNs of its columns.
 ///
-/// Memory held: as by [`write`], and the file.
+/// Memory held: as by [`write()`], and the file.
 pub async fn hold(
     job: &Job<'_>,
     schema: &SchemaDescriptor,

@@ -42,7 +42,7 @@ impl Glance {
     }
 
     /// Of metadata that came with the catalog's answer, as
-    /// [`metadata_file::decode_slim`] reads it.
+    /// `metadata_file::decode_slim` reads it.
     pub fn of_slim(slim: TableMetadata, io: &FileIO, name: &TableName, location: &str, reference: &str) -> Self {
         let (io, meter) = counted(io);
         Self { view: view(&slim, name, location, reference), slim, io, meter }
