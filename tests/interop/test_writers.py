@@ -289,15 +289,6 @@ def test_every_codec(lab, codec):
     lab.prove(f"db.codec_{codec}", landed=1)
 
 
-def test_v3_is_refused_by_name_and_untouched(lab):
-    lab.spark.sql("CREATE TABLE lake.db.v3 (id BIGINT, v STRING, p BIGINT) USING iceberg TBLPROPERTIES ('format-version'='3')")
-    insert(lab, "v3", commits=8)
-    head = lab.spark.snapshots("db.v3")[-1]["snapshot_id"]
-    results = lab.afterwrite.compact("db.v3", ok=(3,))
-    assert {r["refusal"] for r in results} == {"format-version"}
-    assert lab.spark.snapshots("db.v3")[-1]["snapshot_id"] == head
-
-
 def test_a_spark_stream_neither_fails_on_nor_rereads_a_replace(lab, tmp_path):
     lab.spark.sql("CREATE TABLE lake.db.stream (id BIGINT, v STRING, p BIGINT) USING iceberg TBLPROPERTIES ('format-version'='2')")
     insert(lab, "stream", commits=8)
