@@ -14,6 +14,7 @@ mod backlog;
 mod book;
 pub mod hold;
 mod keep;
+mod refill;
 mod work;
 
 use std::collections::BTreeMap;
@@ -109,6 +110,10 @@ pub struct Loop {
     book: Mutex<Book>,
     decisions: broadcast::Sender<Arc<Explained>>,
     changed: Notify,
+    /// A job has ended.
+    freed: Notify,
+    /// What the last round left waiting, best first.
+    next: Mutex<Vec<decide::round::Ranked>>,
     jobs: TaskTracker,
     /// What partitions remember is written in turn, so that the last word stays.
     saving: tokio::sync::Mutex<()>,
@@ -136,6 +141,8 @@ impl Loop {
             book,
             decisions,
             changed: Notify::new(),
+            freed: Notify::new(),
+            next: Mutex::default(),
             jobs: TaskTracker::new(),
             saving: tokio::sync::Mutex::default(),
             ahead: AtomicBool::new(false),
@@ -358,7 +365,7 @@ impl Loop {
                 tracing::error!("a round panicked: a defect; the next one is tried");
             }
             let took = Duration::from_millis(u64::try_from(self.now() - began_ms).unwrap_or(0));
-            self.parts.clock.sleep(rest(took)).await;
+            self.rest_and_refill(rest(took)).await;
         }
     }
 
@@ -402,15 +409,20 @@ impl Loop {
         }
         let ranking = &self.parts.settings.ranking;
         let ranked = decide::round::rank_by(ranking, pending);
-        let round = {
-            let mut budget = self.budget();
-            let round = decide::round::start_by(ranking.select, ranked, &mut budget, now_ms);
+        let round = decide::round::start_by(ranking.select, ranked, &mut self.budget(), now_ms);
+        self.begin_all(round);
+        self.tell_backlog(now_ms);
+    }
+
+    /// Begins what a round started, and notes what the rest waits for.
+    fn begin_all(self: &Arc<Self>, round: decide::round::Round) {
+        {
+            let budget = self.budget();
             telemetry::budget(budget.available(), budget.reserved());
             telemetry::jobs_running(budget.running());
-            round
-        };
+        }
         self.book().set_waits(&round);
-        self.tell_backlog(now_ms);
+        self.set_next(&round);
         for (ranked, reservation) in round.started {
             let held = work::Held::new(self, reservation);
             let begun = self.book().begin(&ranked.candidate);

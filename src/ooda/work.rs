@@ -46,6 +46,7 @@ impl Drop for Place {
         // the next round judges it
         self.of.book().free(scope, self.begun.table, now_ms);
         self.of.changed.notify_one();
+        self.of.freed.notify_one();
     }
 }
 

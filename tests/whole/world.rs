@@ -189,6 +189,11 @@ impl Process {
         self.until_by(1, what, holds).await;
     }
 
+    /// The same, with a clock that stands still.
+    pub async fn while_the_clock_stands(&self, what: &str, holds: impl AsyncFnMut() -> bool) {
+        self.until_by(0, what, holds).await;
+    }
+
     /// The same, with a clock that runs on by so much at a time.
     async fn until_by(&self, ms: i64, what: &str, mut holds: impl AsyncFnMut() -> bool) {
         for _ in 0..4000 {
