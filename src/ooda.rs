@@ -3,6 +3,7 @@
 //! * [`Loop::look`] takes a table in as it stands and judges the partitions that
 //!   changed;
 //! * [`Loop::round`] ranks what waits and starts what the budget allows;
+//! * `by_hand` books what commands beside the process spend;
 //! * `ahead` looks into what only waits, so that its refusals are known;
 //! * `work` carries one partition's work out and remembers what came of it.
 //!
@@ -12,6 +13,7 @@ mod ahead;
 mod answer;
 mod backlog;
 mod book;
+mod by_hand;
 pub mod hold;
 mod keep;
 mod refill;
@@ -104,6 +106,7 @@ pub struct Loop {
     parts: Parts,
     entrance: Arc<Entrance>,
     budget: Mutex<Budget>,
+    by_hand: Mutex<by_hand::Known>,
     /// What is rewritten in an hour, by tenant.
     pace: Mutex<Pace>,
     reads: OnceLock<Box<Reads>>,
@@ -128,6 +131,7 @@ impl Loop {
     /// A loop at rest.
     pub fn new(parts: Parts) -> Arc<Self> {
         let budget = Mutex::new(Budget::new(&parts.settings.budgets, parts.clock.now_ms()));
+        let by_hand = Mutex::new(by_hand::Known::since(parts.clock.now_ms()));
         let book = Mutex::new(Book::new(&parts.settings.budgets, parts.settings.ranking.corrected));
         let (decisions, _) = broadcast::channel(WATCH_BUFFER);
         let doors = (parts.inbox.clone(), Arc::clone(&parts.roster), Arc::clone(&parts.clock));
@@ -136,6 +140,7 @@ impl Loop {
             parts,
             entrance,
             budget,
+            by_hand,
             pace: Mutex::default(),
             reads: OnceLock::new(),
             book,
@@ -373,6 +378,7 @@ impl Loop {
     /// holds, best first, and looks into what waits. At most one round runs at a time.
     pub async fn round(self: &Arc<Self>) {
         self.read_pauses().await;
+        self.book_by_hand().await;
         let now_ms = self.now();
         let due = self.book().due(now_ms);
         for (name, due) in due {

@@ -35,6 +35,7 @@ impl Loop {
         let since_ms = now_ms.saturating_sub(Budget::remembers_ms(&budgets.overall));
         let budget = match self.parts.act.journal().spent(since_ms).await {
             Ok(spent) => {
+                self.know_by_hand(&spent, now_ms);
                 let spendings: Vec<_> = spent.iter().map(|spent| self.spending(spent)).collect();
                 for done in spendings.iter().filter(|s| s.used.commits > 0) {
                     self.rewrote(done.tenant.as_ref(), done.used.bytes, done.at_ms);
@@ -43,6 +44,7 @@ impl Loop {
             }
             Err(error) => {
                 tracing::warn!(%error, "what was spent before cannot be read: the budgets begin empty");
+                self.know_by_hand(&[], now_ms);
                 Budget::after(budgets, now_ms, &[], now_ms)
             }
         };

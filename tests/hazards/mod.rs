@@ -30,6 +30,7 @@ mod h17_survivors_keep_their_history;
 mod h19_delete_reach;
 mod h19_scope_of_equality_deletes;
 mod h19_stray_position_deletes;
+mod h19_unreadable_position_deletes;
 mod h20_position_delete_bounds;
 mod h20_position_deletes_and_bounds;
 mod h22_both_kinds_of_delete;

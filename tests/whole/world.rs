@@ -121,6 +121,16 @@ impl World {
         Process { ooda, act, inbox, orient, seen, poller, clock: self.clock.clone(), running: None }
     }
 
+    /// A command beside the process, on the same journal and tables.
+    pub async fn command(&self) -> (Arc<Act>, Arc<Seen>) {
+        let catalog: Arc<dyn Catalog> = Arc::new(self.catalog.clone());
+        let seen = Arc::<Seen>::default();
+        let format: Arc<dyn Format> = Arc::new(Spy { lake: Lake::new([catalog]), seen: Arc::clone(&seen) });
+        let (clock, journal): (Arc<dyn Clock>, Arc<dyn Journal>) = (self.clock.clone(), self.journal.clone());
+        let ports = Ports { format, journal, clock, chance: Arc::new(SystemChance) };
+        (Act::start(ports, Role::Command, act::Settings::default(), KillSwitch::default()).await.unwrap(), seen)
+    }
+
     /// A process that loops.
     pub async fn start(&self) -> Process {
         let mut process = self.idle().await;

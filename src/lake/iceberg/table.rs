@@ -11,6 +11,7 @@ use iceberg::spec::{self, FormatVersion, PartitionSpec, Snapshot, TableMetadata,
 use super::catalog::{Catalog, Loaded};
 use super::manifest::{PartitionTypes, Unresolved};
 use super::read::schema::arrow_schema;
+use super::scope::named::Known;
 use super::store::counted::{Meter, counted};
 use crate::lake::Error;
 use crate::model::ident::{MAIN, TableIdent, TableName};
@@ -29,6 +30,8 @@ pub struct IcebergTable {
     pub catalog: Arc<dyn Catalog>,
     /// Counts what is asked of object stores through its file access.
     pub meter: Arc<Meter>,
+    /// What its position deletes name, as far as they were read before.
+    pub named: Arc<Known>,
 }
 
 impl IcebergTable {
@@ -36,7 +39,7 @@ impl IcebergTable {
     pub fn new(loaded: Loaded, reference: &str, catalog: Arc<dyn Catalog>) -> Self {
         let view = view(&loaded.metadata, &loaded.name, &loaded.metadata_location, reference);
         let (io, meter) = counted(&loaded.io);
-        Self { view, loaded: Loaded { io, ..loaded }, catalog, meter }
+        Self { view, loaded: Loaded { io, ..loaded }, catalog, meter, named: Arc::default() }
     }
 
     /// The types of a spec's partition tuples.
