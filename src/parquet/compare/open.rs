@@ -443,6 +443,13 @@ impl Dictionary {
         Ok(Self { bytes, width: column.width, ends, count })
     }
 
+    /// One of these values of one width.
+    #[cfg(test)]
+    pub fn of(bytes: Vec<u8>, width: usize) -> Self {
+        let count = (bytes.len() / width) as u32;
+        Self { bytes, width: Some(width), ends: Vec::new(), count }
+    }
+
     /// Number of values.
     pub fn count(&self) -> u32 {
         self.count

@@ -39,6 +39,9 @@ impl Pairs {
 
     /// Compares ids that stand in the same places.
     fn check(&mut self, ours: &[u32], theirs: &[u32]) -> Step<()> {
+        if theirs.contains(&NOWHERE) {
+            return Err(right(past_the_end()));
+        }
         if ours.iter().zip(theirs).all(|(from, to)| self.table.get(*from as usize) == Some(to)) {
             return Ok(());
         }
@@ -266,4 +269,20 @@ pub fn within(open: &mut Open, column: &Column, count: u32) -> Result<bool, Trou
         }
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_that_no_dictionary_has_is_not_taken_for_one_without_a_counterpart() {
+        let known = Arc::new(Dictionary::of(vec![7, 0, 0, 0, 8, 0, 0, 0], 4));
+        let mut pairs = Pairs::default();
+        pairs.between(Some(&known), Some(&known));
+        assert!(pairs.check(&[0, 1], &[0, NOWHERE]).is_err());
+        assert!(pairs.check(&[0, 1, 0], &[0, 1, 0]).is_ok());
+        assert!(pairs.check(&[0, 1], &[1, 1]).is_err(), "another value");
+        assert!(pairs.check(&[2], &[0]).is_err() && pairs.check(&[0], &[2]).is_err(), "past the end");
+    }
 }
