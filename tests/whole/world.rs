@@ -7,7 +7,6 @@ use std::time::Duration;
 use afterwrite::act::{self, Act, Journal, KillSwitch, MemoryJournal, Ports, Query, Role};
 use afterwrite::lake::Format;
 use afterwrite::lake::clock::{Clock, SystemChance, SystemClock};
-use afterwrite::lake::iceberg::catalog::Catalog;
 use afterwrite::lake::iceberg::catalog::memory::MemoryCatalog;
 use afterwrite::lake::iceberg::lake::Lake;
 use afterwrite::model::decision::{Decision, Reason, Verdict};
@@ -25,7 +24,7 @@ use iceberg::io::FileIO;
 use tokio::task::JoinHandle;
 
 use super::spy::{Seen, Spy};
-use crate::fixture::{File, Row, Spec, Table, row};
+use crate::fixture::{File, Row, Spec, Table, behind, row};
 use crate::observe::HandClock;
 
 /// Everything acts; small targets; eight small files make a tier full.
@@ -87,7 +86,7 @@ impl World {
 
     /// A process that does nothing by itself.
     pub async fn idle(&self) -> Process {
-        let catalog: Arc<dyn Catalog> = Arc::new(self.catalog.clone());
+        let catalog = behind::port(&self.catalog).await;
         let seen = Arc::<Seen>::default();
         let format: Arc<dyn Format> = Arc::new(Spy { lake: Lake::new([catalog]), seen: Arc::clone(&seen) });
         let clock: Arc<dyn Clock> = self.clock.clone();

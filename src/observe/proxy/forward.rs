@@ -126,6 +126,9 @@ async fn config(gate: &Arc<Gate>, mut parts: Parts, body: Incoming, origin: &str
     };
     let read = config_answer::rewrite(&text, gate.upstream.base(), origin);
     gate.separator.learn(read.separator.as_deref());
+    if let Some(promised) = read.knows_keys {
+        gate.keys.learn(promised);
+    }
     read.notes.iter().for_each(|note| say(gate, note));
     match read.body {
         None => Ok(Response::from_parts(head, full(bytes))),

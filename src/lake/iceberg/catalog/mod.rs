@@ -75,7 +75,7 @@ pub trait Catalog: Send + Sync {
         Ok(match self.load(name).await? {
             None => Glanced::Gone,
             Some(loaded) if known == Some(&loaded.metadata_location) => Glanced::Same,
-            Some(loaded) => Glanced::At(Glance::of(&loaded, reference)),
+            Some(loaded) => Glanced::At(Glance::of(&loaded, reference).under(self.may_compact())),
         })
     }
 
@@ -99,6 +99,12 @@ pub trait Catalog: Send + Sync {
     /// branches does not.
     fn asserts_pointer(&self) -> bool {
         false
+    }
+
+    /// Why the service behind it may compact its tables by itself, where neither the
+    /// protocol nor their metadata shows whether it does; `None` where none would.
+    fn may_compact(&self) -> Option<&str> {
+        None
     }
 
     /// Shuts out every commit request that asserted this, as [`Control::will_commit`]
