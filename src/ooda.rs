@@ -14,6 +14,8 @@ mod backlog;
 mod book;
 pub mod hold;
 mod keep;
+mod keep_out;
+pub mod lease;
 mod work;
 
 use std::collections::BTreeMap;
@@ -35,7 +37,7 @@ use crate::model::event::{Certainty, Door, Event};
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::partition::PartitionKey;
 use crate::model::policy::Policy;
-use crate::observe::{Entrance, Inbox, Look, Roster};
+use crate::observe::{Entrance, Inbox, Look, Roster, proxy};
 use crate::orient::{self, Absorbed, How, Orient, TableState};
 use crate::serve::backend::Explained;
 use crate::settings::{self, Settings, Warning};
@@ -106,6 +108,7 @@ pub struct Loop {
     /// What is rewritten in an hour, by tenant.
     pace: Mutex<Pace>,
     reads: OnceLock<Box<Reads>>,
+    clients: OnceLock<Arc<proxy::Ledger>>,
     book: Mutex<Book>,
     decisions: broadcast::Sender<Arc<Explained>>,
     changed: Notify,
@@ -127,12 +130,13 @@ impl Loop {
         let (decisions, _) = broadcast::channel(WATCH_BUFFER);
         let doors = (parts.inbox.clone(), Arc::clone(&parts.roster), Arc::clone(&parts.clock));
         let entrance = Arc::new(Entrance::new(doors.0, doors.1, doors.2, parts.format.catalogs()));
-        Arc::new(Self {
+        let own = Arc::new(Self {
             parts,
             entrance,
             budget,
             pace: Mutex::default(),
             reads: OnceLock::new(),
+            clients: OnceLock::new(),
             book,
             decisions,
             changed: Notify::new(),
@@ -141,7 +145,9 @@ impl Loop {
             ahead: AtomicBool::new(false),
             open: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
-        })
+        });
+        own.teach_courtesy();
+        own
     }
 
     /// Runs until the inbox is closed; then waits for the jobs under way. No job
@@ -262,6 +268,7 @@ impl Loop {
         let (policy, warnings, tenant) = self.resolve(name, &view.properties);
         let absorbed = self.parts.orient.absorb(table.as_ref(), policy.scale, self.now()).await?;
         self.parts.roster.looked(name, &view.metadata_location);
+        self.honour(name, &policy);
         self.note(table.as_ref(), &absorbed).await;
         let taken = self.book().take_in(Seen { view, policy, warnings, tenant, absorbed: &absorbed, began_ms });
         self.forget(taken.replaced).await;
@@ -336,9 +343,10 @@ impl Loop {
     /// Judges partitions of a table by its state, and keeps every decision.
     fn judge_due(&self, name: &TableName, due: Due, state: &TableState) {
         let all = if due.all { self.book().take_all(name, state) } else { None };
-        let read_rate = self.read_rate(name);
+        let (read_rate, clients) = (self.read_rate(name), self.clients_of(name, self.now()));
         for scope in all.unwrap_or(due.scopes) {
-            let judged = self.book().judge(name, &scope, Asked { state, read_rate, now_ms: self.now() }, &self.parts.settings.budgets);
+            let asked = Asked { state, read_rate, clients, now_ms: self.now() };
+            let judged = self.book().judge(name, &scope, asked, &self.parts.settings.budgets);
             let Some(explained) = judged else { continue };
             telemetry::decided(&explained.decision.verdict);
             let _ = self.decisions.send(explained);
@@ -367,6 +375,7 @@ impl Loop {
     pub async fn round(self: &Arc<Self>) {
         self.read_pauses().await;
         let now_ms = self.now();
+        self.mind_clients(now_ms);
         let due = self.book().due(now_ms);
         for (name, due) in due {
             let known = self.book().page(&name).map(|page| (page.key(), page.mark));
@@ -388,6 +397,9 @@ impl Loop {
         match read.await {
             Ok((pauses, holds)) => self.book().set_pauses(pauses, holds, self.now()),
             Err(error) => tracing::warn!(%error, "pauses cannot be read"),
+        }
+        if let Err(error) = self.read_leases().await {
+            tracing::warn!(%error, "leases on tables cannot be read");
         }
     }
 

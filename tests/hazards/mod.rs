@@ -16,6 +16,7 @@ mod h101_names_on_the_wire;
 mod h101_who_is_meant;
 mod h102_around_the_proxy;
 mod h103_report_before_commit;
+mod h105_users_never_pay;
 mod h111_rollback_before_commit;
 mod h112_silent_writers;
 mod h113_quadratic_rewriting;
