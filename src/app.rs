@@ -143,6 +143,7 @@ impl App {
         let heeded = Arc::new(proxy::Ledger::default());
         let read = Arc::clone(&heeded);
         ooda.set_reads(Box::new(move |table, now_ms| read.read_rate(table, now_ms)));
+        ooda.set_clients(Arc::clone(&heeded));
         let recovered = act.recover().await?;
         tracing::info!(committed = recovered.committed.len(), ended = recovered.ended.len(), open = recovered.open.len(), "journal read");
         ooda.set_open(recovered.open.len());

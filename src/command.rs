@@ -1,6 +1,7 @@
 //! What each command does, joined from the rooms.
 
 mod compact;
+mod hold;
 mod inspect;
 mod jobs;
 mod plan;
@@ -173,6 +174,8 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Cancel(args) => jobs::cancel(&App::new(settings()?).await?, &args.job, json).await,
         Command::Undo(args) => undo::run(&App::new(settings()?).await?, &args.job, json).await,
         Command::Pause(args) => jobs::pause(&App::new(settings()?).await?, args.table.as_ref(), json).await,
+        Command::Hold(args) => hold::hold(&App::new(settings()?).await?, args, json).await,
+        Command::Release(args) => hold::release(&App::new(settings()?).await?, args, json).await,
         Command::Resume(args) => jobs::resume(&App::new(settings()?).await?, args.table.as_ref(), json).await,
     }
 }

@@ -16,6 +16,8 @@ mod book;
 mod by_hand;
 pub mod hold;
 mod keep;
+mod keep_out;
+pub mod lease;
 mod refill;
 mod work;
 
@@ -38,7 +40,7 @@ use crate::model::event::{Certainty, Door, Event};
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::partition::PartitionKey;
 use crate::model::policy::Policy;
-use crate::observe::{Entrance, Inbox, Look, Roster};
+use crate::observe::{Entrance, Inbox, Look, Roster, proxy};
 use crate::orient::{self, Absorbed, How, Orient, TableState};
 use crate::serve::backend::Explained;
 use crate::settings::{self, Settings, Warning};
@@ -110,6 +112,7 @@ pub struct Loop {
     /// What is rewritten in an hour, by tenant.
     pace: Mutex<Pace>,
     reads: OnceLock<Box<Reads>>,
+    clients: OnceLock<Arc<proxy::Ledger>>,
     book: Mutex<Book>,
     decisions: broadcast::Sender<Arc<Explained>>,
     changed: Notify,
@@ -136,13 +139,14 @@ impl Loop {
         let (decisions, _) = broadcast::channel(WATCH_BUFFER);
         let doors = (parts.inbox.clone(), Arc::clone(&parts.roster), Arc::clone(&parts.clock));
         let entrance = Arc::new(Entrance::new(doors.0, doors.1, doors.2, parts.format.catalogs()));
-        Arc::new(Self {
+        let own = Arc::new(Self {
             parts,
             entrance,
             budget,
             by_hand,
             pace: Mutex::default(),
             reads: OnceLock::new(),
+            clients: OnceLock::new(),
             book,
             decisions,
             changed: Notify::new(),
@@ -153,7 +157,9 @@ impl Loop {
             ahead: AtomicBool::new(false),
             open: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
-        })
+        });
+        own.teach_courtesy();
+        own
     }
 
     /// Runs until the inbox is closed; then waits for the jobs under way. No job
@@ -274,6 +280,7 @@ impl Loop {
         let (policy, warnings, tenant) = self.resolve(name, &view.properties);
         let absorbed = self.parts.orient.absorb(table.as_ref(), policy.scale, self.now()).await?;
         self.parts.roster.looked(name, &view.metadata_location);
+        self.honour(name, &policy);
         self.note(table.as_ref(), &absorbed).await;
         let taken = self.book().take_in(Seen { view, policy, warnings, tenant, absorbed: &absorbed, began_ms });
         self.forget(taken.replaced).await;
@@ -348,9 +355,10 @@ impl Loop {
     /// Judges partitions of a table by its state, and keeps every decision.
     fn judge_due(&self, name: &TableName, due: Due, state: &TableState) {
         let all = if due.all { self.book().take_all(name, state) } else { None };
-        let read_rate = self.read_rate(name);
+        let (read_rate, clients) = (self.read_rate(name), self.clients_of(name, self.now()));
         for scope in all.unwrap_or(due.scopes) {
-            let judged = self.book().judge(name, &scope, Asked { state, read_rate, now_ms: self.now() }, &self.parts.settings.budgets);
+            let asked = Asked { state, read_rate, clients, now_ms: self.now() };
+            let judged = self.book().judge(name, &scope, asked, &self.parts.settings.budgets);
             let Some(explained) = judged else { continue };
             telemetry::decided(&explained.decision.verdict);
             let _ = self.decisions.send(explained);
@@ -380,6 +388,7 @@ impl Loop {
         self.read_pauses().await;
         self.book_by_hand().await;
         let now_ms = self.now();
+        self.mind_clients(now_ms);
         let due = self.book().due(now_ms);
         for (name, due) in due {
             let known = self.book().page(&name).map(|page| (page.key(), page.mark));
@@ -401,6 +410,9 @@ impl Loop {
         match read.await {
             Ok((pauses, holds)) => self.book().set_pauses(pauses, holds, self.now()),
             Err(error) => tracing::warn!(%error, "pauses cannot be read"),
+        }
+        if let Err(error) = self.read_leases().await {
+            tracing::warn!(%error, "leases on tables cannot be read");
         }
     }
 

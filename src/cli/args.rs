@@ -73,6 +73,10 @@ pub enum Command {
     Pause(Which),
     /// Take up rewrites again
     Resume(Which),
+    /// Have a table left alone for a while: a backfill or another optimizer is at work there
+    Hold(Hold),
+    /// Give a table back that is held, before its time
+    Release(Release),
     /// Print the script that completes commands in a shell
     Completions(Completions),
     /// Print the settings
@@ -256,6 +260,29 @@ pub struct Job {
 pub struct Which {
     /// The table, as `catalog.namespace.table`; all without one
     pub table: Option<TableName>,
+}
+
+/// Arguments of `hold`.
+#[derive(Clone, Debug, Args)]
+pub struct Hold {
+    /// The table, as `catalog.namespace.table`
+    pub table: TableName,
+    /// For how long, such as 30m or 2h; at most seven days
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub time: std::time::Duration,
+    /// Who holds it; a second hold of the same holder is in place of the first
+    #[arg(long, value_name = "NAME", default_value = "the command line")]
+    pub holder: String,
+}
+
+/// Arguments of `release`.
+#[derive(Clone, Debug, Args)]
+pub struct Release {
+    /// The table, as `catalog.namespace.table`
+    pub table: TableName,
+    /// Whose hold; everybody's without one
+    #[arg(long, value_name = "NAME")]
+    pub holder: Option<String>,
 }
 
 /// Arguments of `completions`.

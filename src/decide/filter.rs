@@ -1,6 +1,6 @@
 //! Filters: what stops a partition before any rule is asked.
 
-use super::{Case, check};
+use super::{Case, check, keep_out};
 use crate::model::decision::{Check, Reason};
 use crate::model::window;
 
@@ -13,6 +13,10 @@ pub fn first_stop(case: &Case<'_>, checks: &mut Vec<Check>) -> Option<Reason> {
         checks.push(check);
         stopped = stopped.or(reason);
     }
+    for (check, reason) in keep_out::stops(case) {
+        checks.push(check);
+        stopped = stopped.or(reason);
+    }
     if !case.policy.windows.is_empty() {
         let (check, reason) = outside_windows(case);
         checks.push(check);
@@ -21,7 +25,7 @@ pub fn first_stop(case: &Case<'_>, checks: &mut Vec<Check>) -> Option<Reason> {
     stopped
 }
 
-type Found = (Check, Option<Reason>);
+pub(super) type Found = (Check, Option<Reason>);
 
 /// A refusal of the table or the partition stops all work on it; the first one
 /// given is the reason.

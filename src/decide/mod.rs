@@ -3,7 +3,8 @@
 //! The order of the decision, for all work:
 //!
 //! 1. [`filter`]: refused, disabled, paused, too new, too small, cooling down,
-//!    written to too recently, work under way. The first that stops decides.
+//!    written to too recently, work under way, held ([`keep_out`]), a writer expected. The
+//!    first that stops decides.
 //! 2. [`trigger`]: the rules of the policy, in their order; the first that holds
 //!    fires. A trigger skips the queue and nothing else.
 //! 3. [`score`]: what no rule asks for is queued when it is worth a job.
@@ -22,6 +23,7 @@ pub mod backlog;
 mod bucket;
 pub mod budget;
 pub mod filter;
+pub mod keep_out;
 pub mod knapsack;
 pub mod learn;
 pub mod maturity;

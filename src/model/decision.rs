@@ -59,8 +59,20 @@ pub enum CheckKind {
     Property,
 }
 
-const FILTERS: [&str; 10] =
-    ["refusals", "enabled", "paused", "table-age", "table-bytes", "cooldown", "quiet-window", "in-flight", "windows", "review"];
+const FILTERS: [&str; 12] = [
+    "refusals",
+    "enabled",
+    "paused",
+    "hold",
+    "table-age",
+    "table-bytes",
+    "cooldown",
+    "quiet-window",
+    "keep-out",
+    "in-flight",
+    "windows",
+    "review",
+];
 
 impl Check {
     /// By its name: a rule's numbers have the rule's and their own.
@@ -132,6 +144,19 @@ pub enum Reason {
     },
     /// Written to too recently.
     QuietWindow {
+        /// When it becomes eligible if nobody writes.
+        until_ms: i64,
+    },
+    /// Somebody asked that the table be left alone.
+    Held {
+        /// Until when.
+        until_ms: i64,
+        /// Who asked.
+        by: String,
+    },
+    /// A writer is expected before a rewrite would have landed: the rewrite would make
+    /// its statement fail.
+    KeptOut {
         /// When it becomes eligible if nobody writes.
         until_ms: i64,
     },

@@ -26,6 +26,11 @@ pub struct Policy {
     pub min_table_bytes: u64,
     /// A partition written to within this time waits.
     pub quiet_window_ms: i64,
+    /// For at most this time a partition is kept out of for writers that are expected;
+    /// 0 for never.
+    pub keep_out_ms: i64,
+    /// The table is left alone until then, in milliseconds since the epoch.
+    pub hold_until_ms: Option<i64>,
     /// A partition rewritten within this time waits.
     pub cooldown_ms: i64,
     /// Weight of the file-count reduction in the score; the cost has the rest.
@@ -142,6 +147,8 @@ impl Default for Policy {
             min_table_age_ms: 0,
             min_table_bytes: 0,
             quiet_window_ms: 0,
+            keep_out_ms: 600_000,
+            hold_until_ms: None,
             cooldown_ms: 60_000,
             gain_weight: 0.7,
             cost: CostModel { executor_memory_gb: 1.0, rewrite_bytes_per_hour: 50.0 * 3600.0 * 1e6, startup_gbhr: 0.001 },

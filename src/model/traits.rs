@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::layout::{TIERS, Tier};
+use super::writers::Writers;
 
 /// Traits of one partition at one snapshot and one moment. All sizes in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -58,6 +59,9 @@ pub struct Traits {
     /// Live objects of the tenant over its quota; `None` where it has none.
     #[serde(default)]
     pub quota_used: Option<f64>,
+    /// What is known of others who write here.
+    #[serde(default)]
+    pub writers: Writers,
 }
 
 /// What a trait says about a rewrite.

@@ -3,6 +3,7 @@
 //! are `orient`'s, in memory within a bound, and handed in where they are needed.
 
 mod count;
+mod keep_out;
 mod log;
 mod page;
 mod scope;
@@ -29,6 +30,8 @@ use crate::serve::backend::Explained;
 use crate::settings::Warning;
 
 use super::hold::{Hold, Holds};
+use super::keep_out::Clients;
+use super::lease::Leases;
 
 use log::Log;
 pub use page::{Known, Page};
@@ -67,6 +70,8 @@ pub struct Asked<'a> {
     pub state: &'a TableState,
     /// Scans of the table an hour.
     pub read_rate: Option<f64>,
+    /// What is known of its clients.
+    pub clients: Clients,
     /// The moment.
     pub now_ms: i64,
 }
@@ -163,6 +168,7 @@ pub struct Book {
     foreseen: Option<Scope>,
     pauses: Pauses,
     holds: Holds,
+    leases: Leases,
 }
 
 impl Book {
@@ -295,7 +301,7 @@ impl Book {
         page.give_up(partition, now_ms);
         let (table, tenant) = (page.facts.ident, page.tenant.clone());
         let known = self.known(table, tenant.as_ref(), partition, asked);
-        let known = Known { learned: Some(&self.learned), ..known };
+        let known = Known { learned: Some(&self.learned), hold: self.leases.longest(name, now_ms), ..known };
         let page = self.pages.get_mut(name)?;
         let Some(explained) = page.judge(partition, known, self.log.standing(&scope, table), budgets) else {
             self.waiting.remove(&scope);
@@ -333,7 +339,7 @@ impl Book {
         let Some(page) = self.pages.get(&scope.name) else { return Vec::new() };
         let table = page.facts.ident;
         let known = self.known(table, page.tenant.as_ref(), &scope.partition, asked);
-        let known = Known { learned: Some(&self.learned), ..known };
+        let known = Known { learned: Some(&self.learned), hold: self.leases.longest(&scope.name, asked.now_ms), ..known };
         let Some((last, kept)) = page.decision(&scope.partition, known, self.log.last(scope, table)) else { return Vec::new() };
         // one that was made again for the question comes before all that are kept
         let before = self.log.of(scope, table).skip(usize::from(kept)).take(earlier);
@@ -342,11 +348,13 @@ impl Book {
 
     /// What a judgement goes by, beside the page.
     fn known<'a>(&self, table: TableIdent, tenant: Option<&Arc<str>>, partition: &PartitionKey, asked: Asked<'a>) -> Known<'a> {
-        let Asked { state, read_rate, now_ms } = asked;
+        let Asked { state, read_rate, clients, now_ms } = asked;
         Known {
             state,
             paused: self.is_paused(table, partition, state),
             read_rate,
+            clients,
+            hold: None,
             quota_used: self.quota_used(tenant),
             learned: None,
             now_ms,

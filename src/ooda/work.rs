@@ -130,7 +130,7 @@ impl Loop {
         let Some(table) = self.parts.format.load(name, &begun.reference).await? else { return Ok(Found::Moved) };
         let view = table.view();
         let (mut policy, _, tenant) = self.resolve(name, &view.properties);
-        if view.ident != begun.table || !policy.enabled || (!begun.foresight && !policy.act) {
+        if view.ident != begun.table || !policy.enabled || (!begun.foresight && (!policy.act || self.is_held(name, &policy))) {
             return Ok(Found::Moved);
         }
         policy.max_job_bytes = policy.max_job_bytes.min(begun.max_bytes);
@@ -223,6 +223,7 @@ impl Loop {
             page.release(scope);
             page.await_look(scope, Await { snapshot_id: result.numbers.snapshot_id, since_ms: now_ms });
         });
+        self.replaced(&begun.scope.name);
         // our own commit is looked at like any other
         self.hear_own(begun, result.numbers.snapshot_id);
     }

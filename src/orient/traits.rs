@@ -14,7 +14,9 @@ pub fn traits(state: &TableState, key: &PartitionKey, cost: &CostModel, now_ms: 
     let global = beside(state, key, &layout, state.layout.global_deletes());
     let mut traits = of_layout(&layout, global, &state.layout.scale());
     traits.compute_cost = cost.gb_hours(traits.small_bytes);
-    Some(with_table(traits, state, &state.heard_of(key), now_ms))
+    let heard = state.heard_of(key);
+    traits.writers.cadence = heard.cadence;
+    Some(with_table(traits, state, &heard, now_ms))
 }
 
 /// Traits of the whole table now: sums over its partitions, means weighted by

@@ -17,6 +17,7 @@ use crate::model::plan::Path;
 use crate::model::refusal::Refused;
 use crate::model::table::SpecInfo;
 use crate::model::traits::Traits;
+use crate::model::writers::Hold;
 use crate::observe::{Entrance, ledger};
 
 /// The loop, as the services see it.
@@ -66,6 +67,23 @@ pub trait Backend: Send + Sync + 'static {
     /// As [`Backend::get_layout`]; a table that is refused as a whole and of which no
     /// partition is known is told by its refusal.
     async fn why(&self, name: &TableName, filter: Option<&str>) -> Result<Vec<Explained>, Error>;
+
+    /// Has a table left alone for somebody, in place of what the same holder asked for
+    /// before; gives back until when.
+    ///
+    /// # Errors
+    /// When that cannot be kept.
+    async fn hold(&self, name: &TableName, hold: Hold) -> Result<i64, Error> {
+        Err(Error::Unavailable(format!("{name} cannot be held for {}: nothing is kept here", hold.by)))
+    }
+
+    /// Gives a table back, of one holder or of all; how many held it.
+    ///
+    /// # Errors
+    /// When that cannot be kept.
+    async fn release(&self, name: &TableName, holder: Option<&str>) -> Result<usize, Error> {
+        Err(Error::Unavailable(format!("{name} is not held by {}: nothing is kept here", holder.unwrap_or("anybody"))))
+    }
 
     /// Decisions as they are made.
     fn watch(&self) -> broadcast::Receiver<Arc<Explained>>;

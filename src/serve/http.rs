@@ -12,6 +12,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::backend::{Backend, Health};
 use super::guard::{self, Guard};
+use super::hold;
 use crate::observe;
 
 #[derive(Clone)]
@@ -22,7 +23,8 @@ struct Shared {
 
 pub(super) fn router(backend: Arc<dyn Backend>, metrics: PrometheusHandle, guard: Guard, max_bytes: usize) -> Router {
     let door = backend.entrance().map(|entrance| observe::http::router(entrance, max_bytes));
-    let door = door.unwrap_or_default().layer(axum::middleware::from_fn_with_state(guard, guard::pass));
+    let door =
+        door.unwrap_or_default().merge(hold::router(backend.clone())).layer(axum::middleware::from_fn_with_state(guard, guard::pass));
     Router::new()
         .route("/metrics", get(render))
         .route("/healthz", get(healthz))

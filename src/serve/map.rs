@@ -124,6 +124,7 @@ fn last_job(last: &LastJob) -> v1::LastJob {
 fn detail(made: &Explained) -> String {
     match &made.decision.verdict {
         Verdict::Not { reason: Reason::Refused(refused) } => refused.told(),
+        Verdict::Not { reason: Reason::Held { by, .. } } => format!("held by {by}: it is left alone until then"),
         Verdict::Not { reason } => reason_words(reason).to_owned(),
         Verdict::Now { rule, .. } => format!("rule `{rule}` fired"),
         Verdict::Queued { .. } => "no rule fired; ranked for a round".to_owned(),
@@ -143,6 +144,8 @@ fn reason_words(reason: &Reason) -> &'static str {
         Reason::TooSmall => "fewer bytes than are worth a job",
         Reason::CoolingDown { .. } => "rewritten too recently, or the last rewrite gained nothing",
         Reason::QuietWindow { .. } => "written to too recently",
+        Reason::Held { .. } => "somebody asked that it be left alone; `release` takes that back",
+        Reason::KeptOut { .. } => "a writer is expected, whose statement a rewrite would make fail",
         Reason::OutsideWindows { .. } => "outside the hours in which the settings let work begin",
         Reason::InFlight => "work on it is under way",
         Reason::Healthy => "no rule fires and there is nothing to gain",
@@ -158,6 +161,8 @@ fn until_ms(verdict: &Verdict) -> Option<i64> {
                 Reason::TooNew { until_ms }
                 | Reason::CoolingDown { until_ms }
                 | Reason::QuietWindow { until_ms }
+                | Reason::Held { until_ms, .. }
+                | Reason::KeptOut { until_ms }
                 | Reason::OutsideWindows { until_ms },
         } => Some(*until_ms),
         _ => None,

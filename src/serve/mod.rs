@@ -4,6 +4,7 @@
 pub mod backend;
 pub mod client;
 mod guard;
+mod hold;
 mod hook;
 mod http;
 mod layout;

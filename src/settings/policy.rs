@@ -29,6 +29,10 @@ pub struct PolicySettings {
     pub min_table_bytes: Option<u64>,
     /// Time without writes, in milliseconds.
     pub quiet_window_ms: Option<i64>,
+    /// Longest time for which expected writers keep us out of a partition, in milliseconds.
+    pub keep_out_ms: Option<i64>,
+    /// Until when the table is left alone; `Some(None)` for no time.
+    pub hold_until_ms: Option<Option<i64>>,
     /// Time between two rewrites of a partition, in milliseconds.
     pub cooldown_ms: Option<i64>,
     /// Weight of gain against cost.
@@ -68,6 +72,8 @@ impl PolicySettings {
             min_table_age_ms: s.read("min_table_age", duration_ms),
             min_table_bytes: s.read("min_table_size", size),
             quiet_window_ms: s.read("quiet_window", duration_ms),
+            keep_out_ms: s.read("keep_out", duration_ms),
+            hold_until_ms: s.read("hold_until", |v| units::or_off(v, units::moment_ms)),
             cooldown_ms: s.read("cooldown", duration_ms),
             gain_weight: s.read("gain_weight", |v| number(v, 0.0, 1.0)),
             executor_memory_gb: s.read("executor_memory_gb", |v| number(v, 0.001, 1e6)),
@@ -96,6 +102,8 @@ impl PolicySettings {
         set(&mut policy.min_table_age_ms, &self.min_table_age_ms);
         set(&mut policy.min_table_bytes, &self.min_table_bytes);
         set(&mut policy.quiet_window_ms, &self.quiet_window_ms);
+        set(&mut policy.keep_out_ms, &self.keep_out_ms);
+        set(&mut policy.hold_until_ms, &self.hold_until_ms);
         set(&mut policy.cooldown_ms, &self.cooldown_ms);
         set(&mut policy.gain_weight, &self.gain_weight);
         set(&mut policy.cost.executor_memory_gb, &self.executor_memory_gb);

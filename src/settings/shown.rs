@@ -1,6 +1,7 @@
 //! What holds, as a settings file would say it.
 
 use super::policy::PolicySettings;
+use super::units;
 use crate::model::policy::{Policy, Rule};
 
 impl PolicySettings {
@@ -16,6 +17,8 @@ impl PolicySettings {
             min_table_age_ms: Some(policy.min_table_age_ms),
             min_table_bytes: Some(policy.min_table_bytes),
             quiet_window_ms: Some(policy.quiet_window_ms),
+            keep_out_ms: Some(policy.keep_out_ms),
+            hold_until_ms: Some(policy.hold_until_ms),
             cooldown_ms: Some(policy.cooldown_ms),
             gain_weight: Some(policy.gain_weight),
             executor_memory_gb: Some(policy.cost.executor_memory_gb),
@@ -44,6 +47,8 @@ impl PolicySettings {
             ("min_table_age", self.min_table_age_ms.map(duration)),
             ("min_table_size", self.min_table_bytes.map(size)),
             ("quiet_window", self.quiet_window_ms.map(duration)),
+            ("keep_out", self.keep_out_ms.map(duration)),
+            ("hold_until", self.hold_until_ms.map(|until| format!("\"{}\"", until.map_or_else(|| "off".to_owned(), units::moment)))),
             ("cooldown", self.cooldown_ms.map(duration)),
             ("gain_weight", self.gain_weight.map(|v| v.to_string())),
             ("executor_memory_gb", self.executor_memory_gb.map(|v| v.to_string())),

@@ -225,6 +225,8 @@ pub fn reason_name(reason: &Reason) -> &'static str {
         Reason::TooSmall => "too-small",
         Reason::CoolingDown { .. } => "cooling-down",
         Reason::QuietWindow { .. } => "quiet-window",
+        Reason::Held { .. } => "hold",
+        Reason::KeptOut { .. } => "keep-out",
         Reason::OutsideWindows { .. } => "outside-windows",
         Reason::InFlight => "in-flight",
         Reason::Healthy => "healthy",
@@ -358,6 +360,12 @@ pub fn job_ended(end: JobEnd, seconds: f64) {
 /// Jobs run now.
 pub fn jobs_running(count: usize) {
     gauge!(JOBS_RUNNING).set(count as f64);
+}
+
+/// Estimate: a client that is known to write had loaded a table before a replace of ours
+/// landed, and committed nothing after.
+pub fn writer_harmed() {
+    counter!(WRITERS_HARMED).increment(1);
 }
 
 /// What a rewrite did.

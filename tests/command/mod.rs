@@ -1,6 +1,7 @@
 //! The binary as its users call it: what it prints, and how it exits.
 
 mod ending;
+mod holding;
 mod json;
 mod live;
 mod refusals;

@@ -2,6 +2,7 @@
 
 mod access;
 mod door;
+mod hold;
 mod hook;
 pub mod hostile;
 mod http;
@@ -19,6 +20,7 @@ use afterwrite::model::ident::{TableIdent, TableName};
 use afterwrite::model::partition::{PartitionKey, Value};
 use afterwrite::model::refusal::{Refusal, Refused};
 use afterwrite::model::traits::Traits;
+use afterwrite::model::writers::Hold;
 use afterwrite::observe::Entrance;
 use afterwrite::proto::v1;
 use afterwrite::proto::v1::commit_hook_client::CommitHookClient;
@@ -39,6 +41,8 @@ pub struct Fake {
     pub health: Mutex<Health>,
     pub entrance: Mutex<Option<Arc<Entrance>>>,
     pub decisions: broadcast::Sender<Arc<Explained>>,
+    /// Tables that are held.
+    pub held: Mutex<Vec<(TableName, Hold)>>,
     /// When set, `get_layout` waits for it.
     pub gate: Mutex<Option<Arc<Notify>>>,
     pub entered: Notify,
@@ -84,6 +88,7 @@ impl Fake {
             health: Mutex::new(Health { ready: true, ..Health::default() }),
             entrance: Mutex::default(),
             decisions: broadcast::channel(4).0,
+            held: Mutex::default(),
             gate: Mutex::default(),
             entered: Notify::new(),
         })
@@ -183,6 +188,19 @@ impl Backend for Fake {
         self.find(name)?;
         let all = (0..3).map(explained);
         Ok(all.filter(|e| filter.is_none_or(|f| backend::names(f, &e.decision.scope, None))).collect())
+    }
+
+    async fn hold(&self, name: &TableName, hold: Hold) -> Result<i64, Error> {
+        let until_ms = hold.until_ms;
+        self.held.lock().unwrap().push((name.clone(), hold));
+        Ok(until_ms)
+    }
+
+    async fn release(&self, name: &TableName, holder: Option<&str>) -> Result<usize, Error> {
+        let mut held = self.held.lock().unwrap();
+        let before = held.len();
+        held.retain(|(table, hold)| table != name || holder.is_some_and(|holder| holder != hold.by));
+        Ok(before - held.len())
     }
 
     fn watch(&self) -> broadcast::Receiver<Arc<Explained>> {

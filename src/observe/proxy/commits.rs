@@ -24,6 +24,7 @@ use hyper::http::request::Parts;
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, Response, StatusCode};
 
+use super::clients::ClientId;
 use super::commit::{self, Change};
 use super::events;
 use super::forward::{busy, json, pass, plain, rebuilt, refusal as refuse};
@@ -55,6 +56,7 @@ struct Target {
 /// One commit under way.
 struct Commit {
     gate: Arc<Gate>,
+    client: ClientId,
     targets: Vec<Target>,
     /// Success has the table's metadata as its body, not 204.
     tells_metadata: bool,
@@ -66,7 +68,7 @@ struct Commit {
 }
 
 /// Passes a commit through, and heals it.
-pub async fn answer(gate: &Arc<Gate>, parts: Parts, body: Incoming, route: Route<'_>) -> Result<Response<Body>, Error> {
+pub async fn answer(gate: &Arc<Gate>, client: ClientId, parts: Parts, body: Incoming, route: Route<'_>) -> Result<Response<Body>, Error> {
     let (bytes, held) = match keep(body, gate.limits.commit, &gate.commits).await {
         Kept::Whole(bytes, held) => (bytes, held),
         Kept::Large(body) => return unread(gate, Request::from_parts(parts, body), route, "large commit").await,
@@ -78,6 +80,7 @@ pub async fn answer(gate: &Arc<Gate>, parts: Parts, body: Incoming, route: Route
     };
     let commit = Commit {
         gate: Arc::clone(gate),
+        client,
         targets,
         tells_metadata: matches!(route, Route::Commit(_)),
         look_headers: for_look(&parts.headers),
@@ -135,7 +138,8 @@ impl Commit {
         let number = gate.requests.fetch_add(1, Ordering::Relaxed);
         let now_ms = gate.clock.now_ms();
         let begun = || -> Vec<Writing> {
-            let writings: Vec<Writing> = self.targets.iter().flat_map(|t| events::writings(number, &t.names, &t.change, now_ms)).collect();
+            let writings: Vec<Writing> =
+                self.targets.iter().flat_map(|t| events::writings((number, self.client), &t.names, &t.change, now_ms)).collect();
             writings.iter().for_each(|w| gate.heeds.begun(w));
             writings
         };

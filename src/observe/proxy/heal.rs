@@ -243,7 +243,7 @@ mod tests {
     const UUID: Uuid = Uuid::from_u128(7);
 
     fn change(asserted: &[(&str, Option<i64>)], adds: &[i64]) -> Change {
-        let added = |id: &i64| Added { id: *id, parent: None, sequence: 0, files: 0, touched: vec![], own: false };
+        let added = |id: &i64| Added { id: *id, parent: None, sequence: 0, files: 0, touched: vec![], own: false, appends: false };
         Change {
             uuid: Some(UUID),
             asserted: asserted.iter().map(|(r, p)| ((*r).to_owned(), *p)).collect(),

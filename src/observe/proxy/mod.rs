@@ -13,6 +13,7 @@
 //! drops a connection without an answer it does the same.
 
 mod base;
+pub mod clients;
 pub mod commit;
 mod commits;
 pub mod config_answer;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::log::Standing;
 use super::scope::{Await, ScopePage, position_deletes_came};
 use super::trust::{trusted, warned};
-use super::{Begun, Scope, Seen};
+use super::{Begun, Clients, Scope, Seen};
 use crate::decide::budget::{Denied, bound_for};
 use crate::decide::learn::Learned;
 use crate::decide::round::{Candidate, Context};
@@ -19,6 +19,7 @@ use crate::model::policy::Policy;
 use crate::model::refusal::{Refusal, Refused};
 use crate::model::table::{SpecInfo, TableView};
 use crate::model::window;
+use crate::model::writers::{Hold, Writers};
 use crate::orient::{How, Key, Mark, TableState, traits};
 use crate::serve::backend::{Explained, label};
 use crate::settings::Warning;
@@ -51,6 +52,8 @@ pub struct Page {
     scopes: BTreeMap<PartitionKey, ScopePage>,
     /// Partitions that wait for a look.
     awaiting: BTreeSet<PartitionKey>,
+    /// Until when its clients were last found to be writing.
+    pub(super) clients_until_ms: i64,
 }
 
 /// What a judgement goes by, beside the page.
@@ -62,6 +65,10 @@ pub struct Known<'a> {
     pub paused: bool,
     /// Scans of the table an hour.
     pub read_rate: Option<f64>,
+    /// What is known of its clients.
+    pub clients: Clients,
+    /// The lease on the table that lasts longest.
+    pub hold: Option<&'a Hold>,
     /// How much of its quota the tenant uses.
     pub quota_used: Option<f64>,
     /// What jobs have shown of our estimates.
@@ -95,6 +102,7 @@ impl Page {
             warnings,
             scopes: BTreeMap::new(),
             awaiting: BTreeSet::new(),
+            clients_until_ms: 0,
         }
     }
 
@@ -250,6 +258,7 @@ impl Page {
             self.close(key, &scope);
             return None;
         };
+        scope.mind_others(&explained.decision, &self.policy);
         scope.candidate = candidate(&explained.decision, &self.policy, budgets, self.tenant.as_ref());
         if scope.candidate.is_none() {
             scope.rest();
@@ -267,6 +276,13 @@ impl Page {
     fn explain(&self, key: &PartitionKey, scope: &ScopePage, known: Known<'_>) -> Option<Explained> {
         let mut traits = traits::traits(known.state, key, &self.policy.cost, known.now_ms)?;
         (traits.read_rate, traits.quota_used) = (known.read_rate, known.quota_used);
+        traits.writers = Writers {
+            cadence: traits.writers.cadence,
+            loaded_until_ms: known.clients.busy_until_ms,
+            kept_out_since_ms: scope.kept_out_since_ms,
+            hold: known.hold.cloned(),
+            harmed: known.clients.harmed,
+        };
         let refusals: Vec<Refused> = self.refused.iter().chain(&self.disproved).chain(&scope.refused).cloned().collect();
         let mut decision = decide::judge(&Case {
             now_ms: known.now_ms,
@@ -308,6 +324,7 @@ impl Page {
         let begun = self.begun(key, false)?;
         let scope = self.scopes.get_mut(key).filter(|scope| !scope.in_flight)?;
         scope.candidate.take()?;
+        (scope.kept_out_since_ms, scope.closes_ms) = (None, None);
         scope.in_flight = true;
         Some(begun)
     }
@@ -361,6 +378,10 @@ impl Page {
         let Some(scope) = self.scopes.get_mut(key) else { return false };
         scope.in_flight = false;
         true
+    }
+
+    pub(super) fn scope(&self, key: &PartitionKey) -> Option<&ScopePage> {
+        self.scopes.get(key)
     }
 
     /// What earlier work has taught.
@@ -486,10 +507,15 @@ impl Page {
                     Reason::TooNew { until_ms }
                     | Reason::CoolingDown { until_ms }
                     | Reason::QuietWindow { until_ms }
+                    | Reason::Held { until_ms, .. }
+                    | Reason::KeptOut { until_ms }
                     | Reason::OutsideWindows { until_ms },
             } => Some(*until_ms),
             // what waits for budget may begin no more then
-            Verdict::Now { .. } | Verdict::Queued { .. } => window::closes_ms(&self.policy.windows, decision.at_ms),
+            Verdict::Now { .. } | Verdict::Queued { .. } => {
+                let others = self.scopes.get(&decision.scope).and_then(|scope| scope.closes_ms);
+                window::closes_ms(&self.policy.windows, decision.at_ms).into_iter().chain(others).min()
+            }
             Verdict::Not { reason: Reason::InFlight } => self.scopes.get(&decision.scope)?.gives_up_at(),
             Verdict::Not { reason: Reason::Refused(_) } => self.scopes.get(&decision.scope)?.lifts_ms,
             _ => None,

@@ -7,6 +7,7 @@ mod folder;
 mod hook;
 mod lake;
 mod manifest;
+mod memory;
 mod metadata;
 mod observe;
 mod partitions;
@@ -21,7 +22,7 @@ use clap::Parser;
 use figure::{Bench, Figure};
 
 /// Every benchmark, in the order in which all are run.
-const ALL: [Bench; 9] = [
+const ALL: [Bench; 10] = [
     observe::BENCH,
     manifest::BENCH,
     restart::BENCH,
@@ -30,6 +31,7 @@ const ALL: [Bench; 9] = [
     metadata::BENCH,
     proxy::BENCH,
     carry::BENCH,
+    memory::BENCH,
     ranking::BENCH,
 ];
 
