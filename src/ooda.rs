@@ -18,7 +18,6 @@ pub mod hold;
 mod keep;
 mod keep_out;
 pub mod lease;
-mod refill;
 mod work;
 
 use std::collections::BTreeMap;
@@ -36,6 +35,7 @@ use crate::decide;
 use crate::decide::budget::Budget;
 use crate::lake::clock::Clock;
 use crate::lake::{Error, Format, Glanced, Table};
+use crate::model::economy::Select;
 use crate::model::event::{Certainty, Door, Event};
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::partition::PartitionKey;
@@ -55,12 +55,14 @@ use hold::Holds;
 const LOOKERS: usize = 4;
 /// Decisions that a watcher may lag behind.
 const WATCH_BUFFER: usize = 1024;
-/// The shortest time from the beginning of one round to that of the next. After as
-/// much without a reason for one, one is made.
+/// The shortest time from the beginning of one round to that of the next, unless a place
+/// has become free. After as much without a reason for one, one is made.
 const ROUND: Duration = Duration::from_secs(1);
 /// After a round the next one waits for so many times as long as it took, so
 /// that ranking a long queue leaves most of the time to the work.
 const REST: u32 = 4;
+/// The shortest rest.
+const BREATH: Duration = Duration::from_millis(50);
 
 /// The parts that the loop joins.
 pub struct Parts {
@@ -118,8 +120,6 @@ pub struct Loop {
     changed: Notify,
     /// A job has ended.
     freed: Notify,
-    /// What the last round left waiting, best first.
-    next: Mutex<Vec<decide::round::Ranked>>,
     jobs: TaskTracker,
     /// What partitions remember is written in turn, so that the last word stays.
     saving: tokio::sync::Mutex<()>,
@@ -151,7 +151,6 @@ impl Loop {
             decisions,
             changed: Notify::new(),
             freed: Notify::new(),
-            next: Mutex::default(),
             jobs: TaskTracker::new(),
             saving: tokio::sync::Mutex::default(),
             ahead: AtomicBool::new(false),
@@ -378,7 +377,26 @@ impl Loop {
                 tracing::error!("a round panicked: a defect; the next one is tried");
             }
             let took = Duration::from_millis(u64::try_from(self.now() - began_ms).unwrap_or(0));
-            self.rest_and_refill(rest(took)).await;
+            self.rest(took).await;
+        }
+    }
+
+    /// Rests after a round that took so long. A place that becomes free is not left empty
+    /// for a second: it ends the rest, unless the best `k` of a round are all that may start.
+    async fn rest(&self, took: Duration) {
+        let freed = async {
+            match self.parts.settings.ranking.select {
+                Select::Greedy | Select::Exact => {
+                    self.parts.clock.sleep(least_rest(took)).await;
+                    self.freed.notified().await;
+                }
+                Select::TopK(_) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.parts.clock.sleep(rest(took)) => {}
+            () = freed => {}
         }
     }
 
@@ -427,20 +445,15 @@ impl Loop {
         }
         let ranking = &self.parts.settings.ranking;
         let ranked = decide::round::rank_by(ranking, pending);
-        let round = decide::round::start_by(ranking.select, ranked, &mut self.budget(), now_ms);
-        self.begin_all(round);
-        self.tell_backlog(now_ms);
-    }
-
-    /// Begins what a round started, and notes what the rest waits for.
-    fn begin_all(self: &Arc<Self>, round: decide::round::Round) {
-        {
-            let budget = self.budget();
+        let round = {
+            let mut budget = self.budget();
+            let round = decide::round::start_by(ranking.select, ranked, &mut budget, now_ms);
             telemetry::budget(budget.available(), budget.reserved());
             telemetry::jobs_running(budget.running());
-        }
+            round
+        };
         self.book().set_waits(&round);
-        self.set_next(&round);
+        self.tell_backlog(now_ms);
         for (ranked, reservation) in round.started {
             let held = work::Held::new(self, reservation);
             let begun = self.book().begin(&ranked.candidate);
@@ -511,9 +524,15 @@ impl Loop {
 }
 
 /// The pause after a round that took so long: until a whole [`ROUND`] since it began,
-/// and so many times as long as it took.
+/// and [`least_rest`].
 fn rest(took: Duration) -> Duration {
-    ROUND.saturating_sub(took).max(took.min(ROUND) * REST)
+    ROUND.saturating_sub(took).max(least_rest(took))
+}
+
+/// So many times as long as a round took, and long enough that work which ends at once
+/// keeps nobody busy.
+fn least_rest(took: Duration) -> Duration {
+    (took.min(ROUND) * REST).max(BREATH)
 }
 
 fn looked(how: &How) -> telemetry::Looked {
@@ -529,7 +548,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_round_never_begins_within_a_second_of_the_one_before() {
+    fn while_no_place_becomes_free_a_round_never_begins_within_a_second_of_the_one_before() {
         let rests = [0, 1, 199, 200, 400, 1_000, 60_000].map(|took| rest(Duration::from_millis(took)).as_millis());
         assert_eq!(rests, [1_000, 999, 801, 800, 1_600, 4_000, 4_000]);
     }

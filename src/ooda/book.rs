@@ -412,25 +412,18 @@ impl Book {
     pub fn pending(&mut self) -> Vec<Candidate> {
         let pages = &self.pages;
         self.waiting.retain(|scope| pages.get(&scope.name).is_some_and(|page| page.candidate(&scope.partition).is_some()));
-        self.waiting.iter().filter_map(|scope| self.ready_at(scope)).collect()
-    }
-
-    /// A candidate of an earlier round as it is now, if it may still start.
-    pub fn ready(&self, earlier: &Candidate) -> Option<Candidate> {
-        let name = self.names.get(&earlier.table)?.clone();
-        self.ready_at(&Scope { name, partition: earlier.scope.clone() })
-    }
-
-    fn ready_at(&self, scope: &Scope) -> Option<Candidate> {
-        let page = self.pages.get(&scope.name).filter(|page| page.policy.act && page.may_work())?;
-        // a table under two names is worked on under the one looked at last
-        let named = self.names.get(&page.facts.ident) == Some(&scope.name);
-        let mut candidate = page.candidate(&scope.partition).filter(|_| named).cloned()?;
-        if self.corrects {
-            self.correct(&mut candidate);
-        }
-        candidate.context.quota_used = self.quota_used(page.tenant.as_ref());
-        Some(candidate)
+        let ready = |scope: &Scope| {
+            let page = pages.get(&scope.name).filter(|page| page.policy.act && page.may_work())?;
+            // a table under two names is worked on under the one looked at last
+            let named = self.names.get(&page.facts.ident) == Some(&scope.name);
+            let mut candidate = page.candidate(&scope.partition).filter(|_| named).cloned()?;
+            if self.corrects {
+                self.correct(&mut candidate);
+            }
+            candidate.context.quota_used = self.quota_used(page.tenant.as_ref());
+            Some(candidate)
+        };
+        self.waiting.iter().filter_map(ready).collect()
     }
 
     /// Notes what each candidate of a round waits for.

@@ -28,11 +28,12 @@ pub(super) struct Place {
     of: Arc<Loop>,
     begun: Begun,
     ended: bool,
+    worked: bool,
 }
 
 impl Place {
     pub(super) fn new(of: &Arc<Loop>, begun: Begun) -> Self {
-        Self { of: Arc::clone(of), begun, ended: false }
+        Self { of: Arc::clone(of), begun, ended: false, worked: false }
     }
 }
 
@@ -46,7 +47,10 @@ impl Drop for Place {
         // the next round judges it
         self.of.book().free(scope, self.begun.table, now_ms);
         self.of.changed.notify_one();
-        self.of.freed.notify_one();
+        // what found nothing to do may be due again at once: it waits its second
+        if self.worked {
+            self.of.freed.notify_one();
+        }
     }
 }
 
@@ -107,6 +111,7 @@ pub(super) async fn carry_out(mut place: Place, mut held: Held) {
     let begun = &place.begun;
     match of.plan(begun).await {
         Ok(Found::Plans(plans, _, policy)) => {
+            place.worked = true;
             for plan in plans {
                 if of.is_stopping() || !of.run_one(begun, &policy, &plan, &mut held).await {
                     break;
