@@ -116,13 +116,14 @@ mod tests {
         let policy = Policy {
             queue_min_reduction: None,
             cooldown_ms: 90_500,
+            hold_until_ms: Some(1_769_896_800_000),
             min_table_bytes: 1_000_001,
             review_above_gb_hours: Some(1.5),
             windows: vec!["sat-sun 00:00-24:00".parse().unwrap()],
             ..Policy::default()
         };
         let shown = PolicySettings::of(&policy).shown();
-        assert_eq!(shown.len(), 21);
+        assert_eq!(shown.len(), 23);
         let lines: Vec<String> = shown.iter().map(|(key, value)| format!("{key} = {value}")).collect();
         let read = Settings::read(&format!("[defaults]\n{}", lines.join("\n")), []).unwrap();
         assert_eq!(read.defaults.over(Policy { tier_files: 99, act: true, ..Policy::default() }), policy);

@@ -113,7 +113,8 @@ async fn h26_a_vector_that_takes_the_place_of_a_planned_one_is_carried_over() {
     t.append([row(5, "v", 7)]).await;
     let before = t.lineage().await;
     let plan = t.plan_all(&files[0]).await;
-    assert!(matches!(outcome(&t, &plan).await, Outcome::Landed { .. }));
+    let written = rewrite::run(&t.load().await, &plan, &AttemptId("a2".into()), &Watch::default()).await.unwrap();
+    assert!(matches!(t.commit(&plan, &written, "a2").await, Outcome::Landed { .. }));
     assert_eq!((t.lineage().await, referred(&t).await), (before, vec![]));
 }
 
@@ -142,7 +143,12 @@ async fn h26_a_vector_over_position_deletes_of_before_is_carried_over() {
     let plan = roomy(t.plan_all(&first).await);
     let written = rewritten(&t, &plan).await;
     t.delete_by_vectors(&[(&first, &[0, 2])]).await;
-    lands_carrying(&t, &plan, &written, 1).await;
+    let watch = Watch::default();
+    let outcome = t.commit_on(&t.load().await, &plan, &written, "a1.1", &watch).await.unwrap();
+    assert!(matches!(outcome, Outcome::Landed { .. }), "{outcome:?}");
+    assert_eq!(*watch.carried.lock().unwrap(), [1]);
+    // the position deletes of before are gone with the file that they were of
+    assert_eq!(referred(&t).await, [written.outputs[0].path.clone()]);
     assert_eq!(rows(&t.lineage().await), ["2|b|7", "4|d|7", "5|e|7", "6|f|7", "9|z|8"]);
 }
 
