@@ -14,6 +14,7 @@ mod backlog;
 mod book;
 pub mod hold;
 mod keep;
+mod record;
 mod work;
 
 use std::collections::BTreeMap;
@@ -37,6 +38,8 @@ use crate::model::partition::PartitionKey;
 use crate::model::policy::Policy;
 use crate::observe::{Entrance, Inbox, Look, Roster};
 use crate::orient::{self, Absorbed, How, Orient, TableState};
+use crate::replay::lines;
+use crate::replay::recorder::{Recorder, by_key};
 use crate::serve::backend::Explained;
 use crate::settings::{self, Settings, Warning};
 use crate::telemetry;
@@ -106,6 +109,7 @@ pub struct Loop {
     /// What is rewritten in an hour, by tenant.
     pace: Mutex<Pace>,
     reads: OnceLock<Box<Reads>>,
+    recorder: OnceLock<Recorder>,
     book: Mutex<Book>,
     decisions: broadcast::Sender<Arc<Explained>>,
     changed: Notify,
@@ -133,6 +137,7 @@ impl Loop {
             budget,
             pace: Mutex::default(),
             reads: OnceLock::new(),
+            recorder: OnceLock::new(),
             book,
             decisions,
             changed: Notify::new(),
@@ -151,6 +156,7 @@ impl Loop {
         self.read_pauses().await;
         self.read_spent().await;
         self.read_learned().await;
+        self.begin_recording();
         let lookers: Vec<_> = (0..LOOKERS).map(|_| tokio::spawn(Arc::clone(self).look_on())).collect();
         let rounds = tokio::spawn(Arc::clone(self).round_on());
         for looker in lookers {
@@ -260,6 +266,7 @@ impl Loop {
         };
         let view = table.view();
         let (policy, warnings, tenant) = self.resolve(name, &view.properties);
+        self.record_table(view, tenant.as_ref());
         let absorbed = self.parts.orient.absorb(table.as_ref(), policy.scale, self.now()).await?;
         self.parts.roster.looked(name, &view.metadata_location);
         self.note(table.as_ref(), &absorbed).await;
@@ -330,6 +337,9 @@ impl Loop {
         if let Err(error) = self.parts.orient.forget(&ident).await {
             tracing::warn!(table = %ident, %error, "the state of a dropped table stays");
         }
+        if let Some(recorder) = self.recorder.get() {
+            recorder.forget(&ident);
+        }
         self.forget_memory(ident).await;
     }
 
@@ -338,7 +348,9 @@ impl Loop {
         let all = if due.all { self.book().take_all(name, state) } else { None };
         let read_rate = self.read_rate(name);
         for scope in all.unwrap_or(due.scopes) {
-            let judged = self.book().judge(name, &scope, Asked { state, read_rate, now_ms: self.now() }, &self.parts.settings.budgets);
+            let asked =
+                Asked { state, read_rate, prices: Some(&self.parts.settings.prices), recorder: self.recorder.get(), now_ms: self.now() };
+            let judged = self.book().judge(name, &scope, asked, &self.parts.settings.budgets);
             let Some(explained) = judged else { continue };
             telemetry::decided(&explained.decision.verdict);
             let _ = self.decisions.send(explained);
@@ -401,10 +413,15 @@ impl Loop {
             telemetry::candidates(act, count, files);
         }
         let ranking = &self.parts.settings.ranking;
+        let recording = self.recorder.get().map(|_| by_key(&pending));
         let ranked = decide::round::rank_by(ranking, pending);
+        let order = recording.as_ref().map(|_| lines::order(&ranked));
         let round = {
             let mut budget = self.budget();
             let round = decide::round::start_by(ranking.select, ranked, &mut budget, now_ms);
+            if let (Some(recorder), Some(all), Some(order)) = (self.recorder.get(), &recording, order) {
+                recorder.round(now_ms, order, all, &round, &budget);
+            }
             telemetry::budget(budget.available(), budget.reserved());
             telemetry::jobs_running(budget.running());
             round

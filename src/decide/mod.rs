@@ -9,7 +9,7 @@
 //! 3. [`score`]: what no rule asks for is queued when it is worth a job.
 //! 4. [`review`]: what is dearer than the settings let by themselves waits for a
 //!    person.
-//! 5. [`round`], [`knapsack`] and [`budget`]: what is pending is ranked, chosen and
+//! 5. [`scope`], [`round`], [`knapsack`] and [`budget`]: what is pending is ranked, chosen and
 //!    started while the budgets last.
 //! 6. [`plan`] and [`select`]: the exact files, once the partition was read.
 //! 7. [`maturity`] and [`learn`]: what a rewrite, or finding nothing, changes for next
@@ -21,6 +21,7 @@
 pub mod backlog;
 mod bucket;
 pub mod budget;
+pub mod cost;
 pub mod filter;
 pub mod knapsack;
 pub mod learn;
@@ -28,6 +29,7 @@ pub mod maturity;
 pub mod plan;
 pub mod review;
 pub mod round;
+pub mod scope;
 pub mod score;
 pub mod select;
 pub mod trigger;

@@ -4,6 +4,7 @@ mod ending;
 mod json;
 mod live;
 mod refusals;
+mod replaying;
 mod serving;
 mod settings;
 mod tables;
