@@ -2,7 +2,9 @@
 //! none finds the memory or the caches of another.
 
 mod carry;
+mod choose;
 mod figure;
+mod fleet;
 mod folder;
 mod hook;
 mod lake;
@@ -21,7 +23,7 @@ use clap::Parser;
 use figure::{Bench, Figure};
 
 /// Every benchmark, in the order in which all are run.
-const ALL: [Bench; 9] = [
+const ALL: [Bench; 11] = [
     observe::BENCH,
     manifest::BENCH,
     restart::BENCH,
@@ -31,6 +33,8 @@ const ALL: [Bench; 9] = [
     proxy::BENCH,
     carry::BENCH,
     ranking::BENCH,
+    choose::BENCH,
+    fleet::BENCH,
 ];
 
 /// Measures afterwrite: prints one line a figure.
