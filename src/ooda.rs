@@ -18,6 +18,7 @@ pub mod hold;
 mod keep;
 mod keep_out;
 pub mod lease;
+mod record;
 mod work;
 
 use std::collections::BTreeMap;
@@ -42,6 +43,8 @@ use crate::model::partition::PartitionKey;
 use crate::model::policy::Policy;
 use crate::observe::{Entrance, Inbox, Look, Roster, proxy};
 use crate::orient::{self, Absorbed, How, Orient, TableState};
+use crate::replay::lines;
+use crate::replay::recorder::{Recorder, by_key};
 use crate::serve::backend::Explained;
 use crate::settings::{self, Settings, Warning};
 use crate::telemetry;
@@ -115,6 +118,7 @@ pub struct Loop {
     pace: Mutex<Pace>,
     reads: OnceLock<Box<Reads>>,
     clients: OnceLock<Arc<proxy::Ledger>>,
+    recorder: OnceLock<Recorder>,
     book: Mutex<Book>,
     decisions: broadcast::Sender<Arc<Explained>>,
     changed: Notify,
@@ -147,6 +151,7 @@ impl Loop {
             pace: Mutex::default(),
             reads: OnceLock::new(),
             clients: OnceLock::new(),
+            recorder: OnceLock::new(),
             book,
             decisions,
             changed: Notify::new(),
@@ -168,6 +173,7 @@ impl Loop {
         self.read_pauses().await;
         self.read_spent().await;
         self.read_learned().await;
+        self.begin_recording();
         let lookers: Vec<_> = (0..LOOKERS).map(|_| tokio::spawn(Arc::clone(self).look_on())).collect();
         let rounds = tokio::spawn(Arc::clone(self).round_on());
         for looker in lookers {
@@ -277,6 +283,7 @@ impl Loop {
         };
         let view = table.view();
         let (policy, warnings, tenant) = self.resolve(name, &view.properties);
+        self.record_table(view, tenant.as_ref());
         let absorbed = self.parts.orient.absorb(table.as_ref(), policy.scale, self.now()).await?;
         self.parts.roster.looked(name, &view.metadata_location);
         self.honour(name, &policy);
@@ -348,6 +355,9 @@ impl Loop {
         if let Err(error) = self.parts.orient.forget(&ident).await {
             tracing::warn!(table = %ident, %error, "the state of a dropped table stays");
         }
+        if let Some(recorder) = self.recorder.get() {
+            recorder.forget(&ident);
+        }
         self.forget_memory(ident).await;
     }
 
@@ -356,7 +366,8 @@ impl Loop {
         let all = if due.all { self.book().take_all(name, state) } else { None };
         let (read_rate, clients) = (self.read_rate(name), self.clients_of(name, self.now()));
         for scope in all.unwrap_or(due.scopes) {
-            let asked = Asked { state, read_rate, clients, now_ms: self.now() };
+            let prices = Some(&self.parts.settings.prices);
+            let asked = Asked { state, read_rate, clients, prices, recorder: self.recorder.get(), now_ms: self.now() };
             let judged = self.book().judge(name, &scope, asked, &self.parts.settings.budgets);
             let Some(explained) = judged else { continue };
             telemetry::decided(&explained.decision.verdict);
@@ -444,10 +455,15 @@ impl Loop {
             telemetry::candidates(act, count, files);
         }
         let ranking = &self.parts.settings.ranking;
+        let recording = self.recorder.get().map(|_| by_key(&pending));
         let ranked = decide::round::rank_by(ranking, pending);
+        let order = recording.as_ref().map(|_| lines::order(&ranked));
         let round = {
             let mut budget = self.budget();
             let round = decide::round::start_by(ranking.select, ranked, &mut budget, now_ms);
+            if let (Some(recorder), Some(all), Some(order)) = (self.recorder.get(), &recording, order) {
+                recorder.round(now_ms, order, all, &round, &budget);
+            }
             telemetry::budget(budget.available(), budget.reserved());
             telemetry::jobs_running(budget.running());
             round

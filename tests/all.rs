@@ -17,6 +17,8 @@ mod laws {
     mod budget;
     mod fixed_point;
     mod ranking;
+    mod replay;
+    mod scopes;
     mod selection;
 }
 mod observe;

@@ -17,8 +17,9 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("orient", &["model", "lake", "telemetry"]),
     ("decide", &["model"]),
     ("act", &["model", "lake", "decide", "telemetry"]),
+    ("replay", &["model", "lake", "orient", "decide", "settings"]),
     ("serve", &["model", "observe", "telemetry", "proto"]),
-    ("cli", &["model", "serve", "proto", "telemetry"]),
+    ("cli", &["model", "serve", "proto", "telemetry", "replay", "decide"]),
 ];
 
 /// Where a crate may be named: path prefixes below `src`.

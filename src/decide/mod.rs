@@ -10,7 +10,7 @@
 //! 3. [`score`]: what no rule asks for is queued when it is worth a job.
 //! 4. [`review`]: what is dearer than the settings let by themselves waits for a
 //!    person.
-//! 5. [`round`], [`knapsack`] and [`budget`]: what is pending is ranked, chosen and
+//! 5. [`scope`], [`round`], [`knapsack`] and [`budget`]: what is pending is ranked, chosen and
 //!    started while the budgets last.
 //! 6. [`plan`] and [`select`]: the exact files, once the partition was read.
 //! 7. [`maturity`] and [`learn`]: what a rewrite, or finding nothing, changes for next
@@ -22,6 +22,7 @@
 pub mod backlog;
 mod bucket;
 pub mod budget;
+pub mod cost;
 pub mod filter;
 pub mod keep_out;
 pub mod knapsack;
@@ -30,6 +31,7 @@ pub mod maturity;
 pub mod plan;
 pub mod review;
 pub mod round;
+pub mod scope;
 pub mod score;
 pub mod select;
 pub mod trigger;

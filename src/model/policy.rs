@@ -52,6 +52,39 @@ pub struct Policy {
     pub review_min_gain: u64,
     /// When work may begin; at any time where there is none.
     pub windows: Vec<Window>,
+    /// How much of the table one piece of work takes.
+    #[serde(default)]
+    pub scope: Scoping,
+}
+
+/// How much of a table one piece of work takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scoping {
+    /// A partition.
+    #[default]
+    Partition,
+    /// All partitions of the table that ask for work, ranked as one.
+    Table,
+    /// What came to a partition since its last rewrite.
+    Snapshot,
+    /// Of these what gains most for its cost.
+    Hybrid,
+}
+
+impl Scoping {
+    /// All members.
+    pub const ALL: [Self; 4] = [Self::Partition, Self::Table, Self::Snapshot, Self::Hybrid];
+
+    /// Its word in the settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Partition => "partition",
+            Self::Table => "table",
+            Self::Snapshot => "snapshot",
+            Self::Hybrid => "hybrid",
+        }
+    }
 }
 
 /// An immediate trigger.
@@ -159,6 +192,7 @@ impl Default for Policy {
             review_above_gb_hours: None,
             review_min_gain: 100,
             windows: Vec::new(),
+            scope: Scoping::Partition,
         }
     }
 }

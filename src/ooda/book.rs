@@ -14,18 +14,20 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::act::Pauses;
+use crate::decide;
 use crate::decide::budget::Denied;
 use crate::decide::learn::Learned;
 use crate::decide::round::{Candidate, Round};
 use crate::lake::Error;
 use crate::model::decision::Verdict;
-use crate::model::economy::Budgets;
+use crate::model::economy::{Budgets, Prices};
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::partition::PartitionKey;
-use crate::model::policy::Policy;
+use crate::model::policy::{Policy, Scoping};
 use crate::model::refusal::Refused;
 use crate::model::table::TableView;
 use crate::orient::{Absorbed, How, TableState};
+use crate::replay::recorder::Recorder;
 use crate::serve::backend::Explained;
 use crate::settings::Warning;
 
@@ -72,6 +74,10 @@ pub struct Asked<'a> {
     pub read_rate: Option<f64>,
     /// What is known of its clients.
     pub clients: Clients,
+    /// What resources cost.
+    pub prices: Option<&'a Prices>,
+    /// Who records the decision.
+    pub recorder: Option<&'a Recorder>,
     /// The moment.
     pub now_ms: i64,
 }
@@ -132,6 +138,8 @@ pub struct Waiting {
     pub waits_for: String,
     /// No other candidate gains as much for as little.
     pub on_front: bool,
+    /// The point of that front which the weights choose.
+    pub chosen: bool,
 }
 
 /// The tables of one tenant together.
@@ -307,6 +315,9 @@ impl Book {
             self.waiting.remove(&scope);
             self.reviews.remove(&scope);
             self.log.close(&scope);
+            if let Some(recorder) = asked.recorder {
+                recorder.closed(table, partition, now_ms);
+            }
             return None;
         };
         match explained.decision.verdict {
@@ -348,7 +359,7 @@ impl Book {
 
     /// What a judgement goes by, beside the page.
     fn known<'a>(&self, table: TableIdent, tenant: Option<&Arc<str>>, partition: &PartitionKey, asked: Asked<'a>) -> Known<'a> {
-        let Asked { state, read_rate, clients, now_ms } = asked;
+        let Asked { state, read_rate, clients, recorder, now_ms, .. } = asked;
         Known {
             state,
             paused: self.is_paused(table, partition, state),
@@ -357,6 +368,8 @@ impl Book {
             hold: None,
             quota_used: self.quota_used(tenant),
             learned: None,
+            prices: asked.prices,
+            recorder,
             now_ms,
         }
     }
@@ -423,7 +436,13 @@ impl Book {
             candidate.context.quota_used = self.quota_used(page.tenant.as_ref());
             Some(candidate)
         };
-        self.waiting.iter().filter_map(ready).collect()
+        let mut pending: Vec<Candidate> = self.waiting.iter().filter_map(ready).collect();
+        let of =
+            |table: &TableIdent| self.names.get(table).and_then(|name| pages.get(name)).map(|page| (page.policy.scope, page.policy.cost));
+        if pages.values().any(|page| matches!(page.policy.scope, Scoping::Table | Scoping::Hybrid)) {
+            decide::scope::join(&mut pending, of);
+        }
+        pending
     }
 
     /// Notes what each candidate of a round waits for.

@@ -23,6 +23,8 @@ const ESTIMATES: &str = "estimates";
 const FLEET: &str = "fleet";
 /// The version of their encodings.
 const VERSION: u32 = 1;
+/// That of what partitions remember.
+const MEMORY_VERSION: u32 = 2;
 
 type Memories = Vec<(PartitionKey, ScopeMemory)>;
 
@@ -60,7 +62,7 @@ impl Loop {
         let Some(memories) = memories else { return };
         let kept = match postcard::to_stdvec(&memories) {
             Ok(bytes) => {
-                let blob = Blob { version: VERSION, bytes };
+                let blob = Blob { version: MEMORY_VERSION, bytes };
                 self.parts.act.journal().put_blob(MEMORY, &begun.table.to_string(), &blob).await.map_err(|e| e.to_string())
             }
             Err(error) => Err(error.to_string()),
@@ -164,7 +166,7 @@ impl Loop {
 
 async fn remembered(journal: &dyn Journal, ident: TableIdent) -> Result<Memories, String> {
     match journal.blob(MEMORY, &ident.to_string()).await {
-        Ok(Some(blob)) if blob.version == VERSION => postcard::from_bytes(&blob.bytes).map_err(|e| e.to_string()).or_else(|error| {
+        Ok(Some(blob)) if blob.version == MEMORY_VERSION => postcard::from_bytes(&blob.bytes).map_err(|e| e.to_string()).or_else(|error| {
             tracing::warn!(table = %ident, error, "what the partitions remembered is damaged and forgotten");
             Ok(Memories::new())
         }),

@@ -58,7 +58,7 @@ fn beside(state: &TableState, key: &PartitionKey, layout: &PartitionLayout, glob
 }
 
 /// What a partition's files and the global deletes that reach it amount to.
-fn of_layout(layout: &PartitionLayout, global: Tally, scale: &SizeScale) -> Traits {
+pub fn of_layout(layout: &PartitionLayout, global: Tally, scale: &SizeScale) -> Traits {
     let positions = layout.position_deletes.records.saturating_add(layout.deletion_vectors.records);
     let keys = layout.equality_deletes.records.saturating_add(global.records);
     let mut traits = Traits {

@@ -216,6 +216,8 @@ pub struct Candidate {
     pub tenant: String,
     /// No other candidate gains as much for as little.
     pub on_front: bool,
+    /// The point of the front that the weights choose.
+    pub chosen: bool,
     /// A trigger fired: it goes before everything that was ranked.
     pub urgent: bool,
 }

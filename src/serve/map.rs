@@ -47,6 +47,7 @@ pub(super) fn candidate(candidate: &Candidate) -> v1::Candidate {
         waits_for: candidate.waits_for.clone(),
         tenant: candidate.tenant.clone(),
         on_front: candidate.on_front,
+        chosen: candidate.chosen,
         urgent: candidate.urgent,
     }
 }

@@ -15,6 +15,7 @@ mod policy;
 mod poll;
 mod proxy;
 mod ranking;
+mod record;
 mod resolve;
 mod section;
 mod server;
@@ -23,7 +24,7 @@ mod table;
 mod units;
 mod uri;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
@@ -42,7 +43,8 @@ pub use kafka::{Kafka, Topic as KafkaTopic};
 pub use policy::PolicySettings;
 pub use poll::Poll;
 pub use proxy::Proxy;
-pub use resolve::{Warning, resolve};
+pub use record::Record;
+pub use resolve::{Warning, resolve, resolve_over};
 pub use server::Server;
 pub use table::TableRule;
 
@@ -69,6 +71,8 @@ pub struct Settings {
     pub ranking: Ranking,
     /// What resources cost.
     pub prices: Prices,
+    /// Where decisions are recorded.
+    pub record: Record,
     /// What holds for every table.
     pub defaults: PolicySettings,
     /// What holds for the tables of a pattern; later rules win, field by field.
@@ -126,6 +130,16 @@ impl Settings {
         let mut mistakes = Vec::new();
         let settings = Self::from_section(Section::new("", Value::Dict(Tag::Default, values), &mut mistakes), &environment);
         if mistakes.is_empty() { Ok(settings) } else { Err(Error(mistakes)) }
+    }
+
+    /// The sections that a TOML text sets.
+    ///
+    /// # Errors
+    /// When it is no TOML.
+    pub fn sections(toml: &str) -> Result<BTreeSet<String>, Error> {
+        let read: Result<Dict, _> = Figment::from(Toml::string(toml)).extract();
+        let values = read.map_err(|e| Error(vec![Mistake { key: String::new(), message: e.to_string() }]))?;
+        Ok(values.into_keys().collect())
     }
 
     /// The tenant of the table of that name: the first whose pattern holds.
@@ -221,6 +235,7 @@ impl Settings {
             budgets: budget::from_section(top.section("budget")),
             ranking: ranking::from_section(top.section("ranking")),
             prices: ranking::prices(top.section("prices")),
+            record: Record::from_section(top.section("record")),
             defaults: PolicySettings::from_section(top.section("defaults")),
             tables: table::all(&mut top, &named),
         };

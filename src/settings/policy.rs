@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::section::Section;
 use super::units::{self, Read, duration_ms, flag, number, size, some_duration_ms, some_size};
-use crate::model::policy::{Policy, Rule};
+use crate::model::policy::{Policy, Rule, Scoping};
 use crate::model::window::Window;
 
 /// Changes to a policy; what is `None` stays as it is.
@@ -57,6 +57,8 @@ pub struct PolicySettings {
     pub review_min_gain: Option<u64>,
     /// When work may begin.
     pub windows: Option<Vec<Window>>,
+    /// How much one piece of work takes.
+    pub scope: Option<Scoping>,
 }
 
 impl PolicySettings {
@@ -86,6 +88,7 @@ impl PolicySettings {
             review_above_gb_hours: s.read("review_above_gb_hours", |v| units::or_off(v, |v| number(v, 0.0, 1e9))),
             review_min_gain: s.read("review_min_gain", |v| number(v, 0, u64::MAX)),
             windows: s.read("windows", windows),
+            scope: s.read("scope", scope),
         };
         section.finish();
         settings
@@ -116,6 +119,7 @@ impl PolicySettings {
         set(&mut policy.review_above_gb_hours, &self.review_above_gb_hours);
         set(&mut policy.review_min_gain, &self.review_min_gain);
         set(&mut policy.windows, &self.windows);
+        set(&mut policy.scope, &self.scope);
         policy
     }
 }
@@ -143,6 +147,12 @@ fn count_or_off(value: &Value) -> Read<Option<u64>> {
         "off" | "false" => Ok(None),
         _ => number(value, 0, u64::MAX).map(Some).map_err(|e| format!("{e}; or \"off\" to queue nothing")),
     }
+}
+
+fn scope(value: &Value) -> Read<Scoping> {
+    let text = units::text(value)?;
+    let named = Scoping::ALL.into_iter().find(|scope| scope.name() == text.trim());
+    named.ok_or_else(|| format!("expected partition, table, snapshot or hybrid, found `{text}`"))
 }
 
 /// A list, or one text with commas; an empty one is any time.

@@ -6,7 +6,7 @@ use crate::model::policy::{Policy, Rule};
 
 impl PolicySettings {
     /// A whole policy.
-    pub(super) fn of(policy: &Policy) -> Self {
+    pub fn of(policy: &Policy) -> Self {
         Self {
             enabled: Some(policy.enabled),
             act: Some(policy.act),
@@ -31,6 +31,7 @@ impl PolicySettings {
             review_above_gb_hours: Some(policy.review_above_gb_hours),
             review_min_gain: Some(policy.review_min_gain),
             windows: Some(policy.windows.clone()),
+            scope: Some(policy.scope),
         }
     }
 
@@ -65,6 +66,7 @@ impl PolicySettings {
                 "windows",
                 self.windows.as_ref().map(|w| format!("[{}]", w.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", "))),
             ),
+            ("scope", self.scope.map(|scope| format!("\"{}\"", scope.name()))),
         ]);
         keys.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
     }
@@ -120,10 +122,11 @@ mod tests {
             min_table_bytes: 1_000_001,
             review_above_gb_hours: Some(1.5),
             windows: vec!["sat-sun 00:00-24:00".parse().unwrap()],
+            scope: crate::model::policy::Scoping::Hybrid,
             ..Policy::default()
         };
         let shown = PolicySettings::of(&policy).shown();
-        assert_eq!(shown.len(), 23);
+        assert_eq!(shown.len(), 24);
         let lines: Vec<String> = shown.iter().map(|(key, value)| format!("{key} = {value}")).collect();
         let read = Settings::read(&format!("[defaults]\n{}", lines.join("\n")), []).unwrap();
         assert_eq!(read.defaults.over(Policy { tier_files: 99, act: true, ..Policy::default() }), policy);

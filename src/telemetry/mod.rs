@@ -404,6 +404,16 @@ pub fn kept_alive(bytes: u64) {
     gauge!(KEPT_ALIVE_BYTES).set(bytes as f64);
 }
 
+/// So much money was spent by a job.
+pub fn cost_spent(money: f64) {
+    counter!(COST_SPENT).increment((money * 1e6).round().max(0.0) as u64);
+}
+
+/// What storing replaced files costs a month.
+pub fn cost_kept(a_month: f64) {
+    gauge!(COST_KEPT).set(a_month);
+}
+
 /// A client of `WatchDecisions` was too slow and missed decisions.
 pub fn watcher_missed(count: u64) {
     counter!(WATCH_MISSED).increment(count);

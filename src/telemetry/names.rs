@@ -68,6 +68,8 @@ metrics! {
     BUDGET_AVAILABLE = Gauge "afterwrite_budget_available_gb_hours": "Budget that may be reserved now, in GB-hours",
     BUDGET_RESERVED = Gauge "afterwrite_budget_reserved_gb_hours": "Budget reserved by running jobs, in GB-hours",
     BUDGET_SPENT = Counter "afterwrite_budget_spent_gb_hour_millionths_total": "Budget spent, in millionths of a GB-hour",
+    COST_SPENT = Counter "afterwrite_cost_spent_millionths_total": "What jobs cost by their GB-hours and requests, in millionths of the currency of the settings",
+    COST_KEPT = Gauge "afterwrite_cost_kept_alive_per_month": "What storing the bytes of replaced files that old snapshots keep alive costs a month, in the currency of the settings",
     JOBS = Counter(labelled) "afterwrite_jobs_total": "Jobs ended, by result",
     JOBS_RUNNING = Gauge "afterwrite_jobs_running": "Jobs running",
     JOB_SECONDS = Histogram "afterwrite_job_seconds": "Duration of a job, from lease to outcome",

@@ -5,6 +5,7 @@ mod holding;
 mod json;
 mod live;
 mod refusals;
+mod replaying;
 mod serving;
 mod settings;
 mod tables;

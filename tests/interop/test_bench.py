@@ -35,7 +35,7 @@ def listing(tmp_path):
             found = re.search(r'BENCH: Bench = Bench \{\s*name: "(\w+)",\s*also: &\[(.*?)\]', file.read(), re.S)
         if found:
             lines.append("\t".join([found[1], " ".join(re.findall(r'"(\w+)"', found[2])), "about"]))
-    assert len(lines) == 7
+    assert len(lines) == 9
     binary = tmp_path / "listing"
     binary.write_text("#!/bin/sh\ncat <<'END'\n" + "\n".join(lines) + "\nEND\n")
     binary.chmod(0o755)

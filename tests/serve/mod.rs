@@ -159,6 +159,7 @@ impl Backend for Fake {
             waits_for: String::new(),
             tenant: "sales".into(),
             on_front: true,
+            chosen: true,
             urgent: true,
         };
         Ok((0..3).map(candidate).take(limit).collect())

@@ -18,6 +18,7 @@ use afterwrite::observe::{Inbox, Roster};
 use afterwrite::ooda::{Loop, Parts};
 use afterwrite::orient::checkpoint::InMemory;
 use afterwrite::orient::{Key, Orient, recompute};
+use afterwrite::replay::recorder::Recorder;
 use afterwrite::serve::backend::{Answer, Backend};
 use afterwrite::settings::{self, Settings};
 use iceberg::io::FileIO;
@@ -128,11 +129,19 @@ impl World {
         let (clock, journal): (Arc<dyn Clock>, Arc<dyn Journal>) = (self.clock.clone(), self.journal.clone());
         let ports = Ports { format, journal, clock, chance: Arc::new(SystemChance) };
         (Act::start(ports, Role::Command, act::Settings::default(), KillSwitch::default()).await.unwrap(), seen)
+    /// A process that loops, and records what it decides.
+    pub async fn start_recorded(&self, recorder: Recorder) -> Process {
+        let process = self.idle().await;
+        process.ooda.set_recorder(recorder);
+        Self::run(process)
     }
 
     /// A process that loops.
     pub async fn start(&self) -> Process {
-        let mut process = self.idle().await;
+        Self::run(self.idle().await)
+    }
+
+    fn run(mut process: Process) -> Process {
         let ooda = Arc::clone(&process.ooda);
         process.running = Some(tokio::spawn(async move { ooda.run().await }));
         process

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use super::log::Standing;
 use super::scope::{Await, ScopePage, position_deletes_came};
-use super::trust::{trusted, warned};
+use super::trust::{priced, trusted, warned};
 use super::{Begun, Clients, Scope, Seen};
-use crate::decide::budget::{Denied, bound_for};
+use crate::decide::budget::Denied;
 use crate::decide::learn::Learned;
-use crate::decide::round::{Candidate, Context};
+use crate::decide::round::Candidate;
 use crate::decide::{self, Case, ScopeMemory, TableFacts};
 use crate::model::decision::{Decision, Reason, Verdict};
-use crate::model::economy::Budgets;
+use crate::model::economy::{Budgets, Prices};
 use crate::model::layout::{PartitionLayout, Tally};
 use crate::model::partition::PartitionKey;
 use crate::model::policy::Policy;
@@ -21,6 +21,7 @@ use crate::model::table::{SpecInfo, TableView};
 use crate::model::window;
 use crate::model::writers::{Hold, Writers};
 use crate::orient::{How, Key, Mark, TableState, traits};
+use crate::replay::recorder::Recorder;
 use crate::serve::backend::{Explained, label};
 use crate::settings::Warning;
 
@@ -73,6 +74,10 @@ pub struct Known<'a> {
     pub quota_used: Option<f64>,
     /// What jobs have shown of our estimates.
     pub learned: Option<&'a Learned>,
+    /// What resources cost.
+    pub prices: Option<&'a Prices>,
+    /// Who records the decision.
+    pub recorder: Option<&'a Recorder>,
     /// The moment.
     pub now_ms: i64,
 }
@@ -254,12 +259,15 @@ impl Page {
         self.judged = true;
         let mut scope = self.scopes.remove(key).unwrap_or_default();
         scope.standing = scope.standing.take().or(stood);
+        if let Some(layout) = known.state.layout.partition(key).filter(|_| scope.awaits.is_none()) {
+            scope.memory.shown(&layout.small);
+        }
         let Some(explained) = self.explain(key, &scope, known) else {
             self.close(key, &scope);
             return None;
         };
         scope.mind_others(&explained.decision, &self.policy);
-        scope.candidate = candidate(&explained.decision, &self.policy, budgets, self.tenant.as_ref());
+        scope.candidate = Candidate::wanted(&explained.decision, &self.policy, budgets, self.tenant.as_ref());
         if scope.candidate.is_none() {
             scope.rest();
         }
@@ -284,7 +292,8 @@ impl Page {
             harmed: known.clients.harmed,
         };
         let refusals: Vec<Refused> = self.refused.iter().chain(&self.disproved).chain(&scope.refused).cloned().collect();
-        let mut decision = decide::judge(&Case {
+        let memory = scope.memory_at(known.now_ms);
+        let case = Case {
             now_ms: known.now_ms,
             table: &self.facts,
             policy: &self.policy,
@@ -293,10 +302,15 @@ impl Page {
             in_flight: scope.in_flight || scope.awaits.is_some(),
             scope: key,
             traits: &traits,
-            memory: &scope.memory_at(known.now_ms),
-        });
+            memory: &memory,
+        };
+        let mut decision = decide::judge(&case);
+        if let Some(recorder) = known.recorder {
+            recorder.judged(&case, &decision);
+        }
         decision.checks.extend(self.warnings.iter().map(warned));
         decision.checks.extend(known.learned.map(|learned| trusted(&self.policy.cost, &decision, learned)).unwrap_or_default());
+        decision.checks.extend(known.prices.and_then(|prices| priced(prices, &decision, known.read_rate)));
         decision.snapshot_id = known.state.layout.head().unwrap_or_default();
         let decided_ms = Standing::since(scope.standing.as_ref(), &decision.verdict, known.now_ms);
         let label = label(key, self.spec(key));
@@ -547,12 +561,4 @@ fn facts(view: &TableView, state: &TableState, bytes: u64) -> TableFacts {
         bytes,
         snapshot_id: state.layout.head().unwrap_or_default(),
     }
-}
-
-fn candidate(decision: &Decision, policy: &Policy, budgets: &Budgets, tenant: Option<&Arc<str>>) -> Option<Candidate> {
-    let bytes = decision.traits.data_bytes.min(policy.max_job_bytes);
-    let bound = bound_for(policy, &budgets.narrowest(tenant.map(AsRef::as_ref)), bytes);
-    let candidate = Candidate::of(decision, policy.gain_weight, bound)?;
-    let bytes = policy.cost.bytes(candidate.gb_hours).min(policy.max_job_bytes);
-    Some(Candidate { context: Context { tenant: tenant.cloned(), bytes, ..candidate.context }, ..candidate })
 }

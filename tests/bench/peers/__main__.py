@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 
-from . import amplification, cases, compaction, copies, events, latency, machine
+from . import amplification, cab, cases, compaction, copies, events, latency, machine
 from .figures import Figures
 from .world import World
 
@@ -24,6 +24,7 @@ def benchmarks():
     found["trigger_to_commit_s"] = latency.measure
     found["write_amplification"] = amplification.measure
     found["kafka_events_per_s"] = events.measure
+    found["cab"] = cab.measure
     return found
 
 
@@ -52,7 +53,7 @@ def measure_own(name):
 def by_figure(known, own):
     """Which benchmark gives a figure that is not called like it."""
     found = {figure: "L1" for figure in compaction.FIGURES}
-    for bench, figures in {**copies.FIGURES, **own}.items():
+    for bench, figures in {**copies.FIGURES, "cab": cab.FIGURES, **own}.items():
         found |= {figure: bench for figure in figures}
     return {figure: bench for figure, bench in found.items() if figure not in known}
 

@@ -2,7 +2,9 @@
 //! none finds the memory or the caches of another.
 
 mod carry;
+mod choose;
 mod figure;
+mod fleet;
 mod folder;
 mod hook;
 mod lake;
@@ -22,7 +24,7 @@ use clap::Parser;
 use figure::{Bench, Figure};
 
 /// Every benchmark, in the order in which all are run.
-const ALL: [Bench; 10] = [
+const ALL: [Bench; 12] = [
     observe::BENCH,
     manifest::BENCH,
     restart::BENCH,
@@ -33,6 +35,8 @@ const ALL: [Bench; 10] = [
     carry::BENCH,
     memory::BENCH,
     ranking::BENCH,
+    choose::BENCH,
+    fleet::BENCH,
 ];
 
 /// Measures afterwrite: prints one line a figure.
