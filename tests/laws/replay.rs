@@ -113,29 +113,3 @@ proptest! {
         }
     }
 }
-
-#[test]
-fn tuning_finds_what_a_stream_of_small_files_wants() {
-    // 64 KiB a minute for six hours into one partition: with the defaults a tier is merged every 8 minutes
-    let policy = Policy { act: true, ..Policy::default() };
-    let add = |minute: i64| Event {
-        at_ms: minute * 60_000,
-        table: 0,
-        scope: scope(0),
-        change: Change { adds: vec![Lot { bytes: 65_536, files: 1 }], records_in: 10, ..Change::default() },
-    };
-    let trace = Trace {
-        tables: vec![traced(0, &policy)],
-        events: (0..360).map(add).collect(),
-        to_ms: 360 * 60_000,
-        budgets: Budgets::of(&BudgetLimits::default()),
-        ..Trace::default()
-    };
-    let now = Setup::of(&trace);
-    let cheaper = tune(&trace, &now, Objective::GbHours, 40, 1);
-    let fewer = tune(&trace, &now, Objective::Files, 40, 1);
-    assert!(cheaper.best.gb_hours <= cheaper.now.gb_hours && cheaper.best.mean_files <= cheaper.now.mean_files, "{cheaper:?}");
-    assert!(fewer.best.mean_files <= fewer.now.mean_files && fewer.best.gb_hours <= fewer.now.gb_hours, "{fewer:?}");
-    let better = cheaper.best.gb_hours < 0.95 * cheaper.now.gb_hours || fewer.best.mean_files < 0.95 * fewer.now.mean_files;
-    assert!(better && (!cheaper.set.is_empty() || !fewer.set.is_empty()), "{cheaper:?} {fewer:?}");
-}
