@@ -38,4 +38,5 @@ mod rewrite {
 }
 mod serve;
 mod sim;
+mod stores;
 mod whole;
