@@ -40,4 +40,5 @@ mod rewrite {
 }
 mod serve;
 mod sim;
+mod stores;
 mod whole;

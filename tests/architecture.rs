@@ -26,6 +26,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
 const CRATES: &[(&str, &[&str])] = &[
     ("iceberg", &["lake/iceberg"]),
     ("iceberg_storage_opendal", &["lake/iceberg"]),
+    ("opendal", &["lake/iceberg/store"]),
     ("sqlx", &["act/journal", "lake/iceberg/catalog"]),
     ("tonic", &["observe", "serve", "cli", "proto"]),
     ("hyper", &["lake/iceberg/catalog/rest", "observe/proxy"]),
