@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     fn added(id: i64) -> Added {
-        Added { id, parent: None, sequence: 0, files: 0, touched: vec![], own: false }
+        Added { id, parent: None, sequence: 0, files: 0, touched: vec![], own: false, appends: false }
     }
 
     #[test]

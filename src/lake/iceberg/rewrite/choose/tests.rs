@@ -336,9 +336,3 @@ fn what_the_table_does_not_want_is_encoded_anew() {
         assert!(statistics.reason.ends_with(why), "{}", statistics.reason);
     }
 }
-
-#[test]
-fn a_sort_order_is_seen_before_any_footer() {
-    assert_eq!(by_plan(false), Ok(()));
-    assert_eq!(by_plan(true), Err("the table has a sort order".into()));
-}
