@@ -12,8 +12,10 @@ mod ahead;
 mod answer;
 mod backlog;
 mod book;
+mod capacity;
 pub mod hold;
 mod keep;
+mod outside;
 mod work;
 
 use std::collections::BTreeMap;
@@ -44,6 +46,7 @@ use crate::telemetry;
 use backlog::Pace;
 pub use book::Scope;
 use book::{Asked, Book, Due, Seen};
+use capacity::Capacity;
 use hold::Holds;
 
 /// Looks made side by side.
@@ -106,6 +109,7 @@ pub struct Loop {
     /// What is rewritten in an hour, by tenant.
     pace: Mutex<Pace>,
     reads: OnceLock<Box<Reads>>,
+    capacity: Mutex<Capacity>,
     book: Mutex<Book>,
     decisions: broadcast::Sender<Arc<Explained>>,
     changed: Notify,
@@ -133,6 +137,7 @@ impl Loop {
             budget,
             pace: Mutex::default(),
             reads: OnceLock::new(),
+            capacity: Mutex::default(),
             book,
             decisions,
             changed: Notify::new(),
@@ -367,7 +372,11 @@ impl Loop {
     pub async fn round(self: &Arc<Self>) {
         self.read_pauses().await;
         let now_ms = self.now();
-        let due = self.book().due(now_ms);
+        let due = {
+            let mut book = self.book();
+            book.pass(now_ms);
+            book.due(now_ms)
+        };
         for (name, due) in due {
             let known = self.book().page(&name).map(|page| (page.key(), page.mark));
             let Some((key, mark)) = known else { continue };
@@ -395,7 +404,8 @@ impl Loop {
         if self.stopping.load(Ordering::SeqCst) {
             return;
         }
-        let pending = self.book().pending();
+        let mut pending = self.book().pending(now_ms);
+        self.follow_capacity(&mut pending, now_ms);
         let depth = self.book().depth();
         for (act, (count, files)) in [false, true].into_iter().zip(depth) {
             telemetry::candidates(act, count, files);
@@ -461,7 +471,7 @@ impl Loop {
         let now_ms = self.now();
         let waits = {
             let mut book = self.book();
-            !book.pending().is_empty() || !book.due(now_ms).is_empty() || book.asks_for_foresight(now_ms)
+            !book.pending(now_ms).is_empty() || !book.due(now_ms).is_empty() || book.asks_for_foresight(now_ms)
         };
         depth.pending == 0 && depth.looking == 0 && self.jobs.is_empty() && !waits
     }

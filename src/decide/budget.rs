@@ -4,6 +4,8 @@
 //! and its table's, in GB-hours, bytes, commits and jobs at one time. It starts when
 //! all of them hold it, and then none is passed: see `decide::bucket`.
 
+mod derived;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;

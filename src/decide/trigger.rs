@@ -7,7 +7,7 @@
 use super::select::{self, Estimate};
 use super::{Case, check};
 use crate::model::decision::Check;
-use crate::model::policy::Rule;
+use crate::model::policy::{Rule, Takes};
 
 /// What the rules said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +55,7 @@ fn thresholds(case: &Case<'_>, rule: &Rule, checks: &mut Vec<Check>) -> bool {
         Rule::SmallFiles { min_reduction_ratio } => small_files(case, *min_reduction_ratio, checks),
         Rule::Entropy { min_entropy, min_small_files } => entropy(case, *min_entropy, *min_small_files, checks),
         Rule::Deletes { min_ratio, min_files_per_data_file } => deletes(case, *min_ratio, *min_files_per_data_file, checks),
+        Rule::Own { name, when, .. } => super::own::fires(case, name, when, checks),
     }
 }
 
@@ -122,9 +123,14 @@ const SMALL_SCOPE_DIVISOR: u64 = 8;
 fn predict(case: &Case<'_>, rule: &Rule) -> Estimate {
     let (policy, tiers) = (case.policy, &case.traits.small_tiers);
     let set = match rule {
-        Rule::SmallFiles { .. } => select::full_tiers(tiers, &policy.scale, policy.tier_files, policy.max_job_bytes),
-        Rule::Entropy { .. } => select::rising_tiers(tiers, &policy.scale, policy.max_job_bytes),
+        Rule::SmallFiles { .. } | Rule::Own { takes: Takes::FullTiers, .. } => {
+            select::full_tiers(tiers, &policy.scale, policy.tier_files, policy.max_job_bytes)
+        }
+        Rule::Entropy { .. } | Rule::Own { takes: Takes::Merge, .. } => select::rising_tiers(tiers, &policy.scale, policy.max_job_bytes),
         Rule::Deletes { .. } => return predict_deletes(case),
+        Rule::Own { takes: Takes::Deletes, .. } if case.traits.delete_file_count == 0 => return Estimate::default(),
+        Rule::Own { takes: Takes::Deletes, .. } => return predict_deletes(case),
+        Rule::Own { takes: Takes::All, .. } => return super::mode::everything(case),
     };
     select::estimate(tiers, &set, &policy.scale, policy.max_job_bytes)
 }

@@ -3,7 +3,9 @@
 //! are `orient`'s, in memory within a bound, and handed in where they are needed.
 
 mod count;
+mod given;
 mod log;
+mod outside;
 mod page;
 mod scope;
 mod trust;
@@ -20,6 +22,7 @@ use crate::lake::Error;
 use crate::model::decision::Verdict;
 use crate::model::economy::Budgets;
 use crate::model::ident::{TableIdent, TableName};
+use crate::model::outside::Stat;
 use crate::model::partition::PartitionKey;
 use crate::model::policy::Policy;
 use crate::model::refusal::Refused;
@@ -31,6 +34,8 @@ use crate::settings::Warning;
 use super::hold::{Hold, Holds};
 
 use log::Log;
+use outside::Outsiders;
+pub use outside::Telling;
 pub use page::{Known, Page};
 pub use scope::Await;
 
@@ -151,6 +156,8 @@ pub struct Book {
     /// Partitions whose work waits for a person.
     reviews: BTreeSet<Scope>,
     quotas: HashMap<Arc<str>, Quota>,
+    /// What others told.
+    outside: Outsiders,
     /// What jobs have shown of our estimates.
     pub(super) learned: Learned,
     /// Whether candidates are compared by corrected estimates.
@@ -247,6 +254,7 @@ impl Book {
         let page = self.pages.remove(name)?;
         self.count_objects(page.tenant.as_ref(), page.objects, 0);
         self.reviews.retain(|scope| scope.name != *name);
+        self.outside.forget(name);
         for (partition, at_ms) in page.due() {
             self.due.remove(&(at_ms, Scope { name: name.clone(), partition }));
         }
@@ -294,7 +302,7 @@ impl Book {
         }
         page.give_up(partition, now_ms);
         let (table, tenant) = (page.facts.ident, page.tenant.clone());
-        let known = self.known(table, tenant.as_ref(), partition, asked);
+        let known = self.known(&scope, table, tenant.as_ref(), asked);
         let known = Known { learned: Some(&self.learned), ..known };
         let page = self.pages.get_mut(name)?;
         let Some(explained) = page.judge(partition, known, self.log.standing(&scope, table), budgets) else {
@@ -332,7 +340,7 @@ impl Book {
     pub fn decisions(&self, scope: &Scope, asked: Asked<'_>, earlier: usize) -> Vec<Explained> {
         let Some(page) = self.pages.get(&scope.name) else { return Vec::new() };
         let table = page.facts.ident;
-        let known = self.known(table, page.tenant.as_ref(), &scope.partition, asked);
+        let known = self.known(scope, table, page.tenant.as_ref(), asked);
         let known = Known { learned: Some(&self.learned), ..known };
         let Some((last, kept)) = page.decision(&scope.partition, known, self.log.last(scope, table)) else { return Vec::new() };
         // one that was made again for the question comes before all that are kept
@@ -341,13 +349,15 @@ impl Book {
     }
 
     /// What a judgement goes by, beside the page.
-    fn known<'a>(&self, table: TableIdent, tenant: Option<&Arc<str>>, partition: &PartitionKey, asked: Asked<'a>) -> Known<'a> {
+    fn known<'a>(&self, scope: &Scope, table: TableIdent, tenant: Option<&Arc<str>>, asked: Asked<'a>) -> Known<'a> {
         let Asked { state, read_rate, now_ms } = asked;
+        let outside = self.outside.of(&scope.name, &scope.partition, now_ms);
         Known {
             state,
-            paused: self.is_paused(table, partition, state),
-            read_rate,
-            quota_used: self.quota_used(tenant),
+            paused: self.is_paused(table, &scope.partition, state),
+            read_rate: outside.value(Stat::ReadRate).or(read_rate),
+            quota_used: outside.value(Stat::QuotaUsed).or_else(|| self.quota_used(tenant)),
+            outside,
             learned: None,
             now_ms,
         }
@@ -401,7 +411,7 @@ impl Book {
     }
 
     /// Work that may start.
-    pub fn pending(&mut self) -> Vec<Candidate> {
+    pub fn pending(&mut self, now_ms: i64) -> Vec<Candidate> {
         let pages = &self.pages;
         self.waiting.retain(|scope| pages.get(&scope.name).is_some_and(|page| page.candidate(&scope.partition).is_some()));
         let ready = |scope: &Scope| {
@@ -412,7 +422,8 @@ impl Book {
             if self.corrects {
                 self.correct(&mut candidate);
             }
-            candidate.context.quota_used = self.quota_used(page.tenant.as_ref());
+            let told = self.outside.of(&scope.name, &scope.partition, now_ms).value(Stat::QuotaUsed);
+            candidate.context.quota_used = told.or_else(|| self.quota_used(page.tenant.as_ref()));
             Some(candidate)
         };
         self.waiting.iter().filter_map(ready).collect()

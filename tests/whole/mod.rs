@@ -9,6 +9,7 @@ mod economy;
 mod events;
 mod loops;
 mod memory;
+mod modes;
 mod restarts;
 mod spy;
 mod tables;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::given::{Commits, partition_age_ms};
 use super::log::Standing;
 use super::scope::{Await, ScopePage, position_deletes_came};
 use super::trust::{trusted, warned};
@@ -14,6 +15,7 @@ use crate::decide::{self, Case, ScopeMemory, TableFacts};
 use crate::model::decision::{Decision, Reason, Verdict};
 use crate::model::economy::Budgets;
 use crate::model::layout::{PartitionLayout, Tally};
+use crate::model::outside::Outside;
 use crate::model::partition::PartitionKey;
 use crate::model::policy::Policy;
 use crate::model::refusal::{Refusal, Refused};
@@ -39,6 +41,8 @@ pub struct Page {
     pub(in crate::ooda) restored: bool,
     /// Whether every partition is to be judged again, whatever it holds.
     pub(in crate::ooda) unjudged: bool,
+    /// Whether the tenant used as much of its quota as makes work due when it was asked last.
+    pub(in crate::ooda) pressed: bool,
     /// Whether any partition was judged.
     pub(in crate::ooda) judged: bool,
     /// Set by a proof that failed: nothing is rewritten here any more.
@@ -47,6 +51,7 @@ pub struct Page {
     metadata_location: String,
     refused: Vec<Refused>,
     specs: BTreeMap<i32, Arc<SpecInfo>>,
+    commits: Commits,
     warnings: Vec<Warning>,
     scopes: BTreeMap<PartitionKey, ScopePage>,
     /// Partitions that wait for a look.
@@ -64,6 +69,8 @@ pub struct Known<'a> {
     pub read_rate: Option<f64>,
     /// How much of its quota the tenant uses.
     pub quota_used: Option<f64>,
+    /// What others told.
+    pub outside: Outside,
     /// What jobs have shown of our estimates.
     pub learned: Option<&'a Learned>,
     /// The moment.
@@ -87,11 +94,13 @@ impl Page {
             looked_at_ms: began_ms,
             restored: false,
             unjudged: false,
+            pressed: false,
             judged: false,
             disproved: None,
             metadata_location: view.metadata_location.clone(),
             refused: view.refused.clone(),
             specs: view.specs.clone(),
+            commits: Commits::of(view),
             warnings,
             scopes: BTreeMap::new(),
             awaiting: BTreeSet::new(),
@@ -137,6 +146,7 @@ impl Page {
         self.metadata_location.clone_from(&view.metadata_location);
         self.refused.clone_from(&view.refused);
         self.specs.clone_from(&view.specs);
+        self.commits = Commits::of(view);
         if all {
             // those that are gone are judged too, which closes them
             scopes.extend(self.partitions(now));
@@ -266,7 +276,9 @@ impl Page {
     /// The decision on a partition as everything stands.
     fn explain(&self, key: &PartitionKey, scope: &ScopePage, known: Known<'_>) -> Option<Explained> {
         let mut traits = traits::traits(known.state, key, &self.policy.cost, known.now_ms)?;
-        (traits.read_rate, traits.quota_used) = (known.read_rate, known.quota_used);
+        (traits.read_rate, traits.quota_used, traits.outside) = (known.read_rate, known.quota_used, known.outside);
+        traits.commits_since_rewrite = Some(self.commits.since(scope.memory.last_rewrite_ms));
+        traits.partition_age_ms = partition_age_ms(key, self.spec(key), known.now_ms);
         let refusals: Vec<Refused> = self.refused.iter().chain(&self.disproved).chain(&scope.refused).cloned().collect();
         let mut decision = decide::judge(&Case {
             now_ms: known.now_ms,
@@ -486,10 +498,21 @@ impl Page {
                     Reason::TooNew { until_ms }
                     | Reason::CoolingDown { until_ms }
                     | Reason::QuietWindow { until_ms }
-                    | Reason::OutsideWindows { until_ms },
+                    | Reason::OutsideWindows { until_ms }
+                    | Reason::NotDue { until_ms },
             } => Some(*until_ms),
             // what waits for budget may begin no more then
-            Verdict::Now { .. } | Verdict::Queued { .. } => window::closes_ms(&self.policy.windows, decision.at_ms),
+            Verdict::Now { .. } | Verdict::Queued { .. } => {
+                let urgent = matches!(decision.verdict, Verdict::Now { .. });
+                let closes = [
+                    window::closes_ms(&self.policy.windows, decision.at_ms),
+                    decide::mode::closes_ms(&self.policy.pace, decision.at_ms, urgent),
+                ];
+                closes.into_iter().flatten().min()
+            }
+            Verdict::Not { reason: Reason::Healthy | Reason::NothingToGain | Reason::OwnFilter { .. } } => {
+                decide::own::again_ms(&self.policy, &decision.traits, decision.at_ms)
+            }
             Verdict::Not { reason: Reason::InFlight } => self.scopes.get(&decision.scope)?.gives_up_at(),
             Verdict::Not { reason: Reason::Refused(_) } => self.scopes.get(&decision.scope)?.lifts_ms,
             _ => None,

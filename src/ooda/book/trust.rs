@@ -13,7 +13,9 @@ const TRUSTED: f64 = 0.05;
 /// How far the estimates of a verdict can be trusted, where jobs have shown it.
 pub fn trusted(cost: &CostModel, decision: &Decision, learned: &Learned) -> Vec<Check> {
     let (gain, gb_hours) = match &decision.verdict {
-        Verdict::Now { gain, gb_hours, .. } | Verdict::Queued { gain, gb_hours } | Verdict::Review { gain, gb_hours } => (*gain, *gb_hours),
+        Verdict::Now { gain, gb_hours, .. } | Verdict::Queued { gain, gb_hours, .. } | Verdict::Review { gain, gb_hours } => {
+            (*gain, *gb_hours)
+        }
         Verdict::Not { .. } => return Vec::new(),
     };
     let (table, bytes) = (decision.table, cost.bytes(gb_hours));
