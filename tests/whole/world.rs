@@ -129,6 +129,8 @@ impl World {
         let (clock, journal): (Arc<dyn Clock>, Arc<dyn Journal>) = (self.clock.clone(), self.journal.clone());
         let ports = Ports { format, journal, clock, chance: Arc::new(SystemChance) };
         (Act::start(ports, Role::Command, act::Settings::default(), KillSwitch::default()).await.unwrap(), seen)
+    }
+
     /// A process that loops, and records what it decides.
     pub async fn start_recorded(&self, recorder: Recorder) -> Process {
         let process = self.idle().await;

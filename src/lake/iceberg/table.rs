@@ -41,7 +41,22 @@ impl IcebergTable {
         let refused = managed(&view, catalog.may_compact());
         view.refused.extend(refused);
         let (io, meter) = counted(&loaded.io);
+        if catalog.reads_metadata() {
+            meter.was_read(&loaded.metadata_location);
+        }
         Self { view, loaded: Loaded { io, ..loaded }, catalog, meter, named: Arc::default() }
+    }
+
+    /// The table as its catalog hands it out now; `None` when none has the name.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn again(&self) -> crate::lake::Result<Option<Loaded>> {
+        let loaded = self.catalog.load(&self.loaded.name).await?;
+        if let Some(loaded) = loaded.as_ref().filter(|_| self.catalog.reads_metadata()) {
+            self.meter.was_read(&loaded.metadata_location);
+        }
+        Ok(loaded)
     }
 
     /// The types of a spec's partition tuples.

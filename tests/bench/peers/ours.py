@@ -31,9 +31,9 @@ path = "{folder}/journal.db"
     return path
 
 
-def compact(lake, folder, table):
+def compact(lake, folder, table, extra=""):
     """Compacts a table in a process of its own: what it took and a row a partition. Start, plan, proof and commit count."""
-    taken = measure.run([BINARY, "--config", str(settings(lake, folder)), "compact", f"{CATALOG}.{table}", "--json"], ok=range(8))
+    taken = measure.run([BINARY, "--config", str(settings(lake, folder, extra)), "compact", f"{CATALOG}.{table}", "--json"], ok=range(8))
     rows = [json.loads(line) for line in taken.out.splitlines() if line.strip()]
     wrong = [row for row in rows if row["result"] not in ("committed", "left")]
     if wrong or not any(row["result"] == "committed" for row in rows):

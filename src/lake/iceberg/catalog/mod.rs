@@ -60,6 +60,12 @@ pub trait Catalog: Send + Sync {
     /// Loads a table fresh. `None` when no table has the name.
     async fn load(&self, name: &TableName) -> Result<Option<Loaded>>;
 
+    /// Whether [`Catalog::load`] reads the metadata file from its store, as one request:
+    /// a catalog that answers with the metadata does not.
+    fn reads_metadata(&self) -> bool {
+        false
+    }
+
     /// Loads what a look at the table needs, fresh; `None` when no table has the name.
     async fn glance(&self, name: &TableName, reference: &str) -> Result<Option<Glance>> {
         match self.glance_since(name, reference, None).await? {
