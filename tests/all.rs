@@ -18,6 +18,8 @@ mod laws {
     mod fixed_point;
     mod presets;
     mod ranking;
+    mod replay;
+    mod scopes;
     mod selection;
 }
 mod observe;
