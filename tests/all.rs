@@ -41,4 +41,5 @@ mod rewrite {
 }
 mod serve;
 mod sim;
+mod stores;
 mod whole;

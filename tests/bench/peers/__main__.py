@@ -8,11 +8,7 @@ import sys
 import time
 import traceback
 
-<<<<<<< HEAD
-from . import amplification, cab, cases, compaction, copies, events, latency, machine
-=======
-from . import amplification, cases, compaction, copies, events, latency, machine, memory, upserts
->>>>>>> frugal
+from . import amplification, cab, cases, compaction, copies, events, latency, machine, memory, upserts
 from .figures import Figures
 from .world import World
 
