@@ -1,8 +1,10 @@
 //! Puts the parts together: the only place that names every one of them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use async_trait::async_trait;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::task::JoinHandle;
@@ -16,6 +18,7 @@ use crate::lake::iceberg::catalog::rest::{self, RestCatalog};
 use crate::lake::iceberg::catalog::sql::{self, SqlCatalog};
 use crate::lake::iceberg::lake::Lake;
 use crate::lake::{self, Format};
+use crate::model::economy::HOURS_A_MONTH;
 use crate::model::event::Door;
 use crate::model::ident::{MAIN, TableIdent};
 use crate::observe::kafka::{self, KafkaDoor};
@@ -26,6 +29,7 @@ use crate::ooda::{Loop, Parts};
 use crate::orient::Orient;
 use crate::orient::cache::Key;
 use crate::orient::checkpoint::{Checkpoints, Saved, VERSION};
+use crate::replay::recorder::Recorder;
 use crate::serve::{self, Running};
 use crate::settings::{self, Settings};
 use crate::telemetry;
@@ -121,6 +125,7 @@ impl App {
     /// # Errors
     /// When the journal or an address cannot be had.
     pub async fn serve(&self, options: &serve::Options, metrics: PrometheusHandle) -> anyhow::Result<Sidecar> {
+        let recorder = self.recorder()?;
         let journal: Arc<dyn Journal> = self.journal().await?;
         self.settle_instance(journal.as_ref()).await?;
         let act = self.act(Role::Serve, Arc::clone(&journal)).await?;
@@ -140,9 +145,13 @@ impl App {
             clock: Arc::clone(&self.clock),
             settings: Arc::clone(&self.settings),
         });
+        if let Some(recorder) = recorder {
+            ooda.set_recorder(recorder);
+        }
         let heeded = Arc::new(proxy::Ledger::default());
         let read = Arc::clone(&heeded);
         ooda.set_reads(Box::new(move |table, now_ms| read.read_rate(table, now_ms)));
+        ooda.set_clients(Arc::clone(&heeded));
         let recovered = act.recover().await?;
         tracing::info!(committed = recovered.committed.len(), ended = recovered.ended.len(), open = recovered.open.len(), "journal read");
         ooda.set_open(recovered.open.len());
@@ -203,6 +212,16 @@ impl App {
         sidecar.tend(Arc::clone(&self.clock));
         sidecar.main = Some(tokio::spawn(async move { ooda.run().await }));
         Ok(sidecar)
+    }
+
+    /// Opens the recording, where there is to be one.
+    fn recorder(&self) -> anyhow::Result<Option<Recorder>> {
+        let record = &self.settings.record;
+        let open = |path: &PathBuf| {
+            let opened = Recorder::open(path, record.most_bytes, self.settings.ranking, self.settings.prices.clone());
+            opened.with_context(|| format!("record.path: {} cannot be written", path.display()))
+        };
+        record.path.as_ref().map(open).transpose()
     }
 
     /// Enters every door that is not entered where it is opened, so that one that
@@ -444,7 +463,9 @@ async fn read_gauges(act: &Act, orient: &Orient, ooda: &Loop, inbox: &Inbox, now
     telemetry::cache_size(ooda.tables() as u64, orient.cached_bytes());
     telemetry::unknown_outcomes_open(ooda.unknown_outcomes());
     let kept = act.journal().kept().await.map_err(|e| e.to_string())?;
-    telemetry::kept_alive(kept.iter().map(|k| k.bytes).fold(0, u64::saturating_add));
+    let bytes = kept.iter().map(|k| k.bytes).fold(0, u64::saturating_add);
+    telemetry::kept_alive(bytes);
+    telemetry::cost_kept(ooda.prices().stored(bytes, HOURS_A_MONTH));
     Ok(())
 }
 

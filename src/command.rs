@@ -1,12 +1,16 @@
 //! What each command does, joined from the rooms.
 
 mod compact;
+mod costs;
+mod hold;
 mod inspect;
 mod jobs;
 mod plan;
+mod replay;
 mod scopes;
 mod serve;
 mod signals;
+mod tune;
 mod undo;
 
 use std::collections::BTreeMap;
@@ -92,6 +96,16 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
+impl From<crate::replay::read::Error> for Failure {
+    fn from(error: crate::replay::read::Error) -> Self {
+        let exit = match &error {
+            crate::replay::read::Error::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Exit::NotFound,
+            _ => Exit::Failed,
+        };
+        Self::new(exit, error.to_string())
+    }
+}
+
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         Self::new(Exit::Failed, error.to_string())
@@ -159,6 +173,8 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
             show::print(&remote::backlog(args, json).await?)?;
             Ok(Exit::Done)
         }
+        Command::Replay(args) => replay::run(args, json),
+        Command::Tune(args) => tune::run(settings()?, args, json).await,
         Command::Watch(args) => {
             let signals = signals::Signals::listen("")?;
             tokio::select! {
@@ -169,10 +185,13 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Inspect(args) => inspect::run(&App::new(settings()?).await?, args, json).await,
         Command::Plan(args) => plan::run(&App::new(settings()?).await?, args, json).await,
         Command::Compact(args) => compact::run(&App::new(settings()?).await?, args, json).await,
+        Command::Costs(args) => costs::run(&App::new(settings()?).await?, args, json).await,
         Command::Jobs(args) => jobs::list(&App::new(settings()?).await?, args, json).await,
         Command::Cancel(args) => jobs::cancel(&App::new(settings()?).await?, &args.job, json).await,
         Command::Undo(args) => undo::run(&App::new(settings()?).await?, &args.job, json).await,
         Command::Pause(args) => jobs::pause(&App::new(settings()?).await?, args.table.as_ref(), json).await,
+        Command::Hold(args) => hold::hold(&App::new(settings()?).await?, args, json).await,
+        Command::Release(args) => hold::release(&App::new(settings()?).await?, args, json).await,
         Command::Resume(args) => jobs::resume(&App::new(settings()?).await?, args.table.as_ref(), json).await,
     }
 }

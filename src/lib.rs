@@ -9,6 +9,7 @@
 //! * [`act`]: doing it, journaled and guarded;
 //! * [`lake`]: ports to tables and the formats behind them, over [`parquet`] at the page level;
 //! * [`ooda`]: the loop that joins the rooms;
+//! * [`replay`]: decisions recorded, made again, tried under other policies;
 //! * [`serve`], [`proto`], [`telemetry`], [`cli`], [`command`]: how it is spoken to, and how it answers;
 //! * [`app`]: puts the parts together; [`demo`]: shows them at work.
 
@@ -27,6 +28,7 @@ pub mod lake;
 pub mod parquet;
 
 pub mod ooda;
+pub mod replay;
 
 pub mod cli;
 pub mod command;

@@ -3,6 +3,7 @@
 //! * [`Loop::look`] takes a table in as it stands and judges the partitions that
 //!   changed;
 //! * [`Loop::round`] ranks what waits and starts what the budget allows;
+//! * `by_hand` books what commands beside the process spend;
 //! * `ahead` looks into what only waits, so that its refusals are known;
 //! * `work` carries one partition's work out and remembers what came of it.
 //!
@@ -12,10 +13,14 @@ mod ahead;
 mod answer;
 mod backlog;
 mod book;
+mod by_hand;
 mod capacity;
 pub mod hold;
 mod keep;
+mod keep_out;
+pub mod lease;
 mod outside;
+mod record;
 mod work;
 
 use std::collections::BTreeMap;
@@ -33,12 +38,15 @@ use crate::decide;
 use crate::decide::budget::Budget;
 use crate::lake::clock::Clock;
 use crate::lake::{Error, Format, Glanced, Table};
+use crate::model::economy::Select;
 use crate::model::event::{Certainty, Door, Event};
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::partition::PartitionKey;
 use crate::model::policy::Policy;
-use crate::observe::{Entrance, Inbox, Look, Roster};
+use crate::observe::{Entrance, Inbox, Look, Roster, proxy};
 use crate::orient::{self, Absorbed, How, Orient, TableState};
+use crate::replay::lines;
+use crate::replay::recorder::{Recorder, by_key};
 use crate::serve::backend::Explained;
 use crate::settings::{self, Settings, Warning};
 use crate::telemetry;
@@ -53,12 +61,14 @@ use hold::Holds;
 const LOOKERS: usize = 4;
 /// Decisions that a watcher may lag behind.
 const WATCH_BUFFER: usize = 1024;
-/// The shortest time from the beginning of one round to that of the next. After as
-/// much without a reason for one, one is made.
+/// The shortest time from the beginning of one round to that of the next, unless a place
+/// has become free. After as much without a reason for one, one is made.
 const ROUND: Duration = Duration::from_secs(1);
 /// After a round the next one waits for so many times as long as it took, so
 /// that ranking a long queue leaves most of the time to the work.
 const REST: u32 = 4;
+/// The shortest rest.
+const BREATH: Duration = Duration::from_millis(50);
 
 /// The parts that the loop joins.
 pub struct Parts {
@@ -106,13 +116,18 @@ pub struct Loop {
     parts: Parts,
     entrance: Arc<Entrance>,
     budget: Mutex<Budget>,
+    by_hand: Mutex<by_hand::Known>,
     /// What is rewritten in an hour, by tenant.
     pace: Mutex<Pace>,
     reads: OnceLock<Box<Reads>>,
     capacity: Mutex<Capacity>,
+    clients: OnceLock<Arc<proxy::Ledger>>,
+    recorder: OnceLock<Recorder>,
     book: Mutex<Book>,
     decisions: broadcast::Sender<Arc<Explained>>,
     changed: Notify,
+    /// A job has ended.
+    freed: Notify,
     jobs: TaskTracker,
     /// What partitions remember is written in turn, so that the last word stays.
     saving: tokio::sync::Mutex<()>,
@@ -127,26 +142,33 @@ impl Loop {
     /// A loop at rest.
     pub fn new(parts: Parts) -> Arc<Self> {
         let budget = Mutex::new(Budget::new(&parts.settings.budgets, parts.clock.now_ms()));
+        let by_hand = Mutex::new(by_hand::Known::since(parts.clock.now_ms()));
         let book = Mutex::new(Book::new(&parts.settings.budgets, parts.settings.ranking.corrected));
         let (decisions, _) = broadcast::channel(WATCH_BUFFER);
         let doors = (parts.inbox.clone(), Arc::clone(&parts.roster), Arc::clone(&parts.clock));
         let entrance = Arc::new(Entrance::new(doors.0, doors.1, doors.2, parts.format.catalogs()));
-        Arc::new(Self {
+        let own = Arc::new(Self {
             parts,
             entrance,
             budget,
+            by_hand,
             pace: Mutex::default(),
             reads: OnceLock::new(),
             capacity: Mutex::default(),
+            clients: OnceLock::new(),
+            recorder: OnceLock::new(),
             book,
             decisions,
             changed: Notify::new(),
+            freed: Notify::new(),
             jobs: TaskTracker::new(),
             saving: tokio::sync::Mutex::default(),
             ahead: AtomicBool::new(false),
             open: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
-        })
+        });
+        own.teach_courtesy();
+        own
     }
 
     /// Runs until the inbox is closed; then waits for the jobs under way. No job
@@ -156,6 +178,7 @@ impl Loop {
         self.read_pauses().await;
         self.read_spent().await;
         self.read_learned().await;
+        self.begin_recording();
         let lookers: Vec<_> = (0..LOOKERS).map(|_| tokio::spawn(Arc::clone(self).look_on())).collect();
         let rounds = tokio::spawn(Arc::clone(self).round_on());
         for looker in lookers {
@@ -265,8 +288,10 @@ impl Loop {
         };
         let view = table.view();
         let (policy, warnings, tenant) = self.resolve(name, &view.properties);
+        self.record_table(view, tenant.as_ref());
         let absorbed = self.parts.orient.absorb(table.as_ref(), policy.scale, self.now()).await?;
         self.parts.roster.looked(name, &view.metadata_location);
+        self.honour(name, &policy);
         self.note(table.as_ref(), &absorbed).await;
         let taken = self.book().take_in(Seen { view, policy, warnings, tenant, absorbed: &absorbed, began_ms });
         self.forget(taken.replaced).await;
@@ -335,15 +360,20 @@ impl Loop {
         if let Err(error) = self.parts.orient.forget(&ident).await {
             tracing::warn!(table = %ident, %error, "the state of a dropped table stays");
         }
+        if let Some(recorder) = self.recorder.get() {
+            recorder.forget(&ident);
+        }
         self.forget_memory(ident).await;
     }
 
     /// Judges partitions of a table by its state, and keeps every decision.
     fn judge_due(&self, name: &TableName, due: Due, state: &TableState) {
         let all = if due.all { self.book().take_all(name, state) } else { None };
-        let read_rate = self.read_rate(name);
+        let (read_rate, clients) = (self.read_rate(name), self.clients_of(name, self.now()));
         for scope in all.unwrap_or(due.scopes) {
-            let judged = self.book().judge(name, &scope, Asked { state, read_rate, now_ms: self.now() }, &self.parts.settings.budgets);
+            let prices = Some(&self.parts.settings.prices);
+            let asked = Asked { state, read_rate, clients, prices, recorder: self.recorder.get(), now_ms: self.now() };
+            let judged = self.book().judge(name, &scope, asked, &self.parts.settings.budgets);
             let Some(explained) = judged else { continue };
             telemetry::decided(&explained.decision.verdict);
             let _ = self.decisions.send(explained);
@@ -363,7 +393,26 @@ impl Loop {
                 tracing::error!("a round panicked: a defect; the next one is tried");
             }
             let took = Duration::from_millis(u64::try_from(self.now() - began_ms).unwrap_or(0));
-            self.parts.clock.sleep(rest(took)).await;
+            self.rest(took).await;
+        }
+    }
+
+    /// Rests after a round that took so long. A place that becomes free is not left empty
+    /// for a second: it ends the rest, unless the best `k` of a round are all that may start.
+    async fn rest(&self, took: Duration) {
+        let freed = async {
+            match self.parts.settings.ranking.select {
+                Select::Greedy | Select::Exact => {
+                    self.parts.clock.sleep(least_rest(took)).await;
+                    self.freed.notified().await;
+                }
+                Select::TopK(_) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.parts.clock.sleep(rest(took)) => {}
+            () = freed => {}
         }
     }
 
@@ -371,7 +420,9 @@ impl Loop {
     /// holds, best first, and looks into what waits. At most one round runs at a time.
     pub async fn round(self: &Arc<Self>) {
         self.read_pauses().await;
+        self.book_by_hand().await;
         let now_ms = self.now();
+        self.mind_clients(now_ms);
         let due = {
             let mut book = self.book();
             book.pass(now_ms);
@@ -398,6 +449,9 @@ impl Loop {
             Ok((pauses, holds)) => self.book().set_pauses(pauses, holds, self.now()),
             Err(error) => tracing::warn!(%error, "pauses cannot be read"),
         }
+        if let Err(error) = self.read_leases().await {
+            tracing::warn!(%error, "leases on tables cannot be read");
+        }
     }
 
     fn start(self: &Arc<Self>, now_ms: i64) {
@@ -411,10 +465,15 @@ impl Loop {
             telemetry::candidates(act, count, files);
         }
         let ranking = &self.parts.settings.ranking;
+        let recording = self.recorder.get().map(|_| by_key(&pending));
         let ranked = decide::round::rank_by(ranking, pending);
+        let order = recording.as_ref().map(|_| lines::order(&ranked));
         let round = {
             let mut budget = self.budget();
             let round = decide::round::start_by(ranking.select, ranked, &mut budget, now_ms);
+            if let (Some(recorder), Some(all), Some(order)) = (self.recorder.get(), &recording, order) {
+                recorder.round(now_ms, order, all, &round, &budget);
+            }
             telemetry::budget(budget.available(), budget.reserved());
             telemetry::jobs_running(budget.running());
             round
@@ -491,9 +550,15 @@ impl Loop {
 }
 
 /// The pause after a round that took so long: until a whole [`ROUND`] since it began,
-/// and so many times as long as it took.
+/// and [`least_rest`].
 fn rest(took: Duration) -> Duration {
-    ROUND.saturating_sub(took).max(took.min(ROUND) * REST)
+    ROUND.saturating_sub(took).max(least_rest(took))
+}
+
+/// So many times as long as a round took, and long enough that work which ends at once
+/// keeps nobody busy.
+fn least_rest(took: Duration) -> Duration {
+    (took.min(ROUND) * REST).max(BREATH)
 }
 
 fn looked(how: &How) -> telemetry::Looked {
@@ -509,7 +574,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_round_never_begins_within_a_second_of_the_one_before() {
+    fn while_no_place_becomes_free_a_round_never_begins_within_a_second_of_the_one_before() {
         let rests = [0, 1, 199, 200, 400, 1_000, 60_000].map(|took| rest(Duration::from_millis(took)).as_millis());
         assert_eq!(rests, [1_000, 999, 801, 800, 1_600, 4_000, 4_000]);
     }

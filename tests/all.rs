@@ -18,6 +18,8 @@ mod laws {
     mod fixed_point;
     mod presets;
     mod ranking;
+    mod replay;
+    mod scopes;
     mod selection;
 }
 mod observe;
@@ -39,4 +41,5 @@ mod rewrite {
 }
 mod serve;
 mod sim;
+mod stores;
 mod whole;

@@ -17,14 +17,16 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("orient", &["model", "lake", "telemetry"]),
     ("decide", &["model"]),
     ("act", &["model", "lake", "decide", "telemetry"]),
+    ("replay", &["model", "lake", "orient", "decide", "settings"]),
     ("serve", &["model", "observe", "telemetry", "proto"]),
-    ("cli", &["model", "serve", "proto", "telemetry"]),
+    ("cli", &["model", "serve", "proto", "telemetry", "replay", "decide"]),
 ];
 
 /// Where a crate may be named: path prefixes below `src`.
 const CRATES: &[(&str, &[&str])] = &[
     ("iceberg", &["lake/iceberg"]),
     ("iceberg_storage_opendal", &["lake/iceberg"]),
+    ("opendal", &["lake/iceberg/store"]),
     ("sqlx", &["act/journal", "lake/iceberg/catalog"]),
     ("tonic", &["observe", "serve", "cli", "proto"]),
     ("hyper", &["lake/iceberg/catalog/rest", "observe/proxy"]),
@@ -208,7 +210,7 @@ fn modules(items: &[syn::Item], folder: &Path, into: &mut BTreeSet<PathBuf>) {
 
 #[test]
 fn every_file_is_part_of_the_library_or_of_the_tests() {
-    for (folder, roots) in [("src", &["lib.rs", "main.rs"][..]), ("tests", &["all.rs"])] {
+    for (folder, roots) in [("src", &["lib.rs", "main.rs"][..]), ("tests", &["all.rs", "simulation.rs"])] {
         let folder = root().join(folder);
         let mut reached: BTreeSet<PathBuf> = BTreeSet::new();
         for name in roots {
@@ -235,7 +237,7 @@ fn a_file_is_short_enough_to_be_one_room() {
 const LEAVES_OUT: [&str; 6] = ["filter", "filter_map", "skip_while", "take_while", "retain", "partition"];
 
 /// The members of an enum that the bodies of tests name, as `Enum::Member`. What a test
-/// only says that something is not, or leaves out, does not count.
+/// only says that something is not, leaves out, or makes itself, does not count.
 struct Named {
     of: &'static str,
     in_test: bool,
@@ -268,9 +270,7 @@ impl Named {
 impl<'ast> Visit<'ast> for Named {
     fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
         let before = self.in_test;
-        let is_test = |a: &syn::Attribute| a.path().segments.last().is_some_and(|s| s.ident == "test");
-        let is_ignored = function.attrs.iter().any(|a| a.path().is_ident("ignore"));
-        self.in_test |= function.attrs.iter().any(is_test) && !is_ignored;
+        self.in_test |= is_run(function);
         syn::visit::visit_item_fn(self, function);
         self.in_test = before;
     }
@@ -284,6 +284,18 @@ impl<'ast> Visit<'ast> for Named {
             self.found.insert(member.clone());
         }
         syn::visit::visit_path(self, path);
+    }
+
+    fn visit_expr_call(&mut self, call: &'ast syn::ExprCall) {
+        let makes = matches!(&*call.func, syn::Expr::Path(path) if ends_with(&path.path, &["Refused", "new"]));
+        self.visit_expr(&call.func);
+        call.args.iter().skip(usize::from(makes)).for_each(|argument| self.visit_expr(argument));
+    }
+
+    fn visit_expr_struct(&mut self, made: &'ast syn::ExprStruct) {
+        if !ends_with(&made.path, &["Refused"]) {
+            syn::visit::visit_expr_struct(self, made);
+        }
     }
 
     fn visit_expr_binary(&mut self, binary: &'ast syn::ExprBinary) {
@@ -330,6 +342,17 @@ impl<'ast> Visit<'ast> for Named {
     }
 }
 
+/// Whether a function is a test that is run.
+fn is_run(function: &syn::ItemFn) -> bool {
+    let is_test = |a: &syn::Attribute| a.path().segments.last().is_some_and(|s| s.ident == "test");
+    function.attrs.iter().any(is_test) && !function.attrs.iter().any(|a| a.path().is_ident("ignore"))
+}
+
+fn ends_with(path: &syn::Path, names: &[&str]) -> bool {
+    let given: Vec<String> = path.segments.iter().map(|s| s.ident.to_string()).collect();
+    given.iter().rev().map(String::as_str).take(names.len()).eq(names.iter().rev().copied())
+}
+
 /// The members of a dangerous enum that no test names in its body.
 fn untested(of: &'static str, folders: &[&str], members: impl Iterator<Item = String>) -> Vec<String> {
     let mut paths = Vec::new();
@@ -347,10 +370,57 @@ fn every_refusal_has_a_test() {
     assert_eq!(untested("Refusal", &["src", "tests"], members), Vec::<String>::new());
 }
 
+/// The kill points by which tests, in their bodies, call what ends the binary at one.
+#[derive(Default)]
+struct Killed {
+    in_test: bool,
+    found: BTreeSet<String>,
+}
+
+impl<'ast> Visit<'ast> for Killed {
+    fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
+        let before = self.in_test;
+        self.in_test |= is_run(function);
+        syn::visit::visit_item_fn(self, function);
+        self.in_test = before;
+    }
+
+    fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
+        syn::visit::visit_expr_method_call(self, call);
+        if self.in_test && call.method.to_string().ends_with("killed_at") {
+            let mut named = Named { of: "KillPoint", in_test: true, found: BTreeSet::new() };
+            call.args.iter().for_each(|argument| named.visit_expr(argument));
+            self.found.append(&mut named.found);
+        }
+    }
+}
+
+/// Tests end the binary at each of `points`, and fail where it is not passed.
 #[test]
-fn every_kill_point_has_a_test_that_passes_it() {
-    let members = afterwrite::model::killpoint::KillPoint::ALL.iter().map(|p| format!("{p:?}"));
-    assert_eq!(untested("KillPoint", &["tests/crash"], members), Vec::<String>::new());
+fn every_kill_point_has_a_test_that_ends_the_binary_there() {
+    let (mut killed, mut paths) = (Killed::default(), Vec::new());
+    files(&root().join("tests/crash"), &mut paths);
+    paths.iter().for_each(|path| killed.visit_file(&syn::parse_file(&fs::read_to_string(path).unwrap()).unwrap()));
+    let in_turn: BTreeSet<String> = crate::crash::points::over_sql().map(|point| format!("{point:?}")).collect();
+    let all = afterwrite::model::killpoint::KillPoint::ALL.iter().map(|point| format!("{point:?}"));
+    assert_eq!(all.filter(|point| !in_turn.contains(point) && !killed.found.contains(point)).collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+#[test]
+fn a_kill_point_that_a_test_only_mentions_is_none_at_which_it_ends_the_binary() {
+    let source = r#"
+        #[test]
+        fn one() {
+            let ended = world.compact_killed_at(KillPoint::Called.code());
+            world.place.run_killed_at(KillPoint::Run.code(), &["undo"]);
+            match point { KillPoint::Matched => "left" }
+            assert_eq!(point, KillPoint::Compared);
+        }
+        fn helper() { world.compact_killed_at(KillPoint::Helped.code()); }
+    "#;
+    let mut killed = Killed::default();
+    killed.visit_file(&syn::parse_file(source).unwrap());
+    assert_eq!(killed.found.into_iter().collect::<Vec<_>>(), ["Called", "Run"]);
 }
 
 #[test]
@@ -376,6 +446,7 @@ fn only_the_body_of_a_test_counts_as_one() {
             let left = Refusal::ALL.iter().filter(|r| **r == Refusal::Filtered).map(|r| Refusal::Mapped);
             if *x != model::Refusal::NotFive { assert!(matches!(x, Refusal::Shaped { .. }), "{}", Refusal::Told); }
             vec![Refusal::Item].retain(|r| Refusal::Kept == r);
+            tell(Refused::new(Refusal::Made, "why"), model::Refused { refusal: Refusal::MadeToo, detail });
         }
     "#;
     let mut named = Named { of: "Refusal", in_test: false, found: BTreeSet::new() };

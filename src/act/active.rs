@@ -1,16 +1,19 @@
 //! The jobs that this process is at, and which of them a writer has overtaken.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::Act;
 use super::control::Stop;
 use super::job::{Job, Kind, describe};
-use crate::lake::Error;
+use crate::lake::{Error, Glanced};
 use crate::model::ident::TableName;
 use crate::model::outcome::Conflict;
 use crate::model::partition::PartitionKey;
 use crate::model::plan::{JobId, Plan};
+use crate::model::table::TableView;
 
 /// The jobs under way.
 #[derive(Default)]
@@ -41,7 +44,7 @@ impl Active {
     }
 
     /// The rewrites of a table of some partitions, with what stops them.
-    fn rewrites(&self, table: &TableName, of: impl Fn(&PartitionKey) -> bool) -> Vec<(Arc<Plan>, Arc<Stop>)> {
+    pub(super) fn rewrites(&self, table: &TableName, of: impl Fn(&PartitionKey) -> bool) -> Vec<(Arc<Plan>, Arc<Stop>)> {
         let jobs = self.lock();
         let rewrites = jobs.values().filter_map(|job| Some((job.plan.clone()?, Arc::clone(&job.stop))));
         rewrites.filter(|(plan, stop)| plan.name == *table && of(&plan.scope) && stop.overtaken().is_none()).collect()
@@ -77,5 +80,22 @@ impl Act {
             }
         }
         Ok(stopped)
+    }
+
+    /// Looks at a table again and again, and yields to writers whenever it has moved: for
+    /// whoever has no loop that looks. A look that fails is made again. Never ends.
+    pub async fn keep_yielding(&self, seen: &TableView, every: Duration) -> Infallible {
+        let mut at = seen.metadata_location.clone();
+        loop {
+            self.clock.sleep(every).await;
+            let now = match self.format.glance_since(&seen.name, &seen.reference, Some(&at)).await {
+                Ok(Glanced::Same) | Err(_) => continue,
+                Ok(Glanced::At(table)) => table.view().metadata_location.clone(),
+                Ok(Glanced::Gone) => String::new(),
+            };
+            if now != at && self.yield_to_writers(&seen.name, |_| true).await.is_ok() {
+                at = now;
+            }
+        }
     }
 }

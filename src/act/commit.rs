@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::attempt::{self, AttemptState, Loss};
 use super::backoff::Backoff;
 use super::control::Watch;
-use super::job::{JobState, Verdict};
+use super::job::{Job, JobState, Verdict};
 use super::{Act, Work, journal_failed, undo};
 use crate::lake::{Commit, Error, Table, Written};
 use crate::model::killpoint::KillPoint;
@@ -193,8 +193,9 @@ impl Act {
     }
 
     /// Looks at the table until it shows whether the last try landed: its
-    /// snapshot, or `None` when it is proven not to have, or may be asked again.
-    /// Deletes nothing before.
+    /// snapshot, or `None` when it is proven not to have, or may be asked again. A
+    /// try that the table leaves open to the end is shut out then. Deletes nothing
+    /// before.
     async fn resolve(&self, work: &mut Work, reason: String) -> Result<Option<i64>, Verdict> {
         let until = self.after(self.settings.resolve_for);
         let mut waits = Backoff::new(self.settings.wait, self.settings.longest_wait);
@@ -210,7 +211,17 @@ impl Act {
         loop {
             let left = until.saturating_sub(self.clock.now_ms()).max(millis(self.settings.longest_wait));
             let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
-            let open = match self.within(left, self.look(&work.job.plan, &work.job.kind, &id, &asserted)).await {
+            let mut seen = self.within(left, self.look(&work.job.plan, &work.job.kind, &id, &asserted)).await;
+            let wait = waits.next(self.chance.next());
+            let is_last = self.after(wait) > until;
+            if let (true, Ok(Look::Seen(Resolution::Open { .. }, table))) = (is_last, &seen) {
+                match self.shut_out(&work.job, table.as_ref(), &id, &asserted).await {
+                    Ok(Some(found)) => seen = Ok(found),
+                    Ok(None) => {}
+                    Err(error) => tracing::warn!(job = work.job.id.0, %error, "a commit that may have landed could not be shut out yet"),
+                }
+            }
+            let open = match seen {
                 Ok(Look::Seen(Resolution::Landed { snapshot_id }, _)) => {
                     self.journal.step(&self.holder.id, &id, &AttemptState::Landed { snapshot_id }).await.map_err(journal_failed)?;
                     self.kill.reached(KillPoint::OutcomeJournaled);
@@ -229,8 +240,7 @@ impl Act {
                 Ok(Look::Gone) => "the table is gone, or another one stands under its name".into(),
                 Err(error) => error.to_string(),
             };
-            let wait = waits.next(self.chance.next());
-            if self.after(wait) > until {
+            if is_last {
                 let (job, table) = (&work.job.id.0, &work.job.plan.name);
                 tracing::error!(job, %table, attempt = id.0, reason, open, "a commit may have landed and cannot be told yet");
                 return Err(Verdict::Unresolved { reason: format!("{reason}; {open}") });
@@ -240,6 +250,24 @@ impl Act {
             }
             self.clock.sleep(wait).await;
         }
+    }
+
+    /// Shuts out an attempt that the table leaves open, and looks once more: what is
+    /// seen then is final. `None` when it cannot be shut out, and stays open.
+    ///
+    /// # Errors
+    /// Those of the catalog: nothing is proven.
+    pub(super) async fn shut_out(&self, job: &Job, table: &dyn Table, id: &AttemptId, asserted: &str) -> Result<Option<Look>, Error> {
+        let work = async {
+            if !table.fence(asserted).await? {
+                return Ok(None);
+            }
+            Ok(Some(match self.look(&job.plan, &job.kind, id, asserted).await? {
+                Look::Seen(Resolution::Open { .. }, table) => Look::Seen(Resolution::NotLanded, table),
+                told => told,
+            }))
+        };
+        self.within(self.settings.resolve_for, work).await
     }
 
     pub(super) fn after(&self, time: Duration) -> i64 {

@@ -344,6 +344,12 @@ pub fn new_id(clock: &dyn Clock, chance: &dyn Chance) -> JobId {
     JobId(Builder::from_unix_timestamp_millis(millis, &random).into_uuid().to_string())
 }
 
+/// An id that no job entered at a time or later comes before.
+pub fn first_id(at_ms: i64) -> JobId {
+    let millis = u64::try_from(at_ms).unwrap_or(0);
+    JobId(Builder::from_unix_timestamp_millis(millis, &[0; 10]).into_uuid().to_string())
+}
+
 /// GB-hours of holding `memory` bytes for `millis`.
 pub fn gb_hours(memory: u64, millis: i64) -> f64 {
     memory as f64 / 1e9 * millis.max(0) as f64 / 3_600_000.0
@@ -382,6 +388,15 @@ mod tests {
             assert_eq!(JobState::from_code(state.code()), Some(state));
         }
         assert_eq!(JobState::from_code("done"), None);
+    }
+
+    #[test]
+    fn ids_are_in_the_order_of_time() {
+        use crate::lake::clock::{SystemChance, SystemClock};
+        let before = SystemClock.now_ms();
+        let id = new_id(&SystemClock, &SystemChance);
+        let after = SystemClock.now_ms();
+        assert!(first_id(before) <= id && id < first_id(after + 1), "{id:?}");
     }
 
     #[test]

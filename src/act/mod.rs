@@ -9,6 +9,7 @@ pub mod backoff;
 mod close;
 mod commit;
 pub mod control;
+mod courtesy;
 pub mod job;
 pub mod journal;
 pub mod lease;
@@ -17,12 +18,13 @@ mod recover;
 mod undo;
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 pub use attempt::{Attempt, AttemptState};
 pub use control::{KillSwitch, Progress, Watcher};
+pub use courtesy::Courtesy;
 pub use job::{Job, JobResult, JobState, Kind, Numbers, Verdict};
 pub use journal::{Holder, Journal, MemoryJournal, Pause, Pauses, Query, Role, Spent, SqliteJournal};
 pub use recover::{Recovered, interrupted};
@@ -101,6 +103,7 @@ pub struct Act {
     halting: AtomicBool,
     left: AtomicBool,
     active: Arc<Active>,
+    courtesy: OnceLock<Box<Courtesy>>,
     instance: String,
     holder: Holder,
 }
@@ -157,6 +160,7 @@ impl Act {
             halting: AtomicBool::new(false),
             left: AtomicBool::new(false),
             active: Arc::default(),
+            courtesy: OnceLock::new(),
             instance,
             holder,
         };
@@ -305,6 +309,7 @@ impl Act {
         self.journal.step(&self.holder.id, &outputs, &AttemptState::Verified).await.map_err(journal_failed)?;
         self.kill.reached(KillPoint::Verified);
         work.stop.proven();
+        self.give_way(work).await?;
         let began = self.clock.now_ms();
         let landed = self.land(work, &Effort::Rewrite { written: &written }).await;
         work.numbers.commit_millis = self.since(began);

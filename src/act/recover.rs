@@ -86,23 +86,18 @@ impl Act {
                 Ok(Look::Seen(Resolution::Landed { snapshot_id }, _)) => Some(AttemptState::Landed { snapshot_id }),
                 Ok(Look::Seen(resolution @ Resolution::NotLanded, _)) => Some(AttemptState::Lost { loss: Loss::Seen(resolution) }),
                 Ok(Look::Gone) => Some(AttemptState::GivenUp),
-                Ok(Look::Seen(Resolution::Open { reason: open }, table)) => match self.within(patience, table.fence(asserted)).await {
-                    // from here on it cannot land: what is seen now is final
-                    Ok(true) => match self.within(patience, self.look(&job.plan, &job.kind, &attempt.id, asserted)).await {
-                        Ok(Look::Seen(Resolution::Landed { snapshot_id }, _)) => Some(AttemptState::Landed { snapshot_id }),
-                        Ok(Look::Seen(..)) => Some(AttemptState::Lost { loss: Loss::Seen(Resolution::NotLanded) }),
-                        Ok(Look::Gone) => Some(AttemptState::GivenUp),
-                        Err(error) => {
-                            reason = error.to_string();
-                            None
+                Ok(Look::Seen(Resolution::Open { reason: open }, table)) => {
+                    match self.shut_out(job, table.as_ref(), &attempt.id, asserted).await {
+                        Ok(Some(Look::Seen(Resolution::Landed { snapshot_id }, _))) => Some(AttemptState::Landed { snapshot_id }),
+                        Ok(Some(Look::Seen(resolution, _))) => Some(AttemptState::Lost { loss: Loss::Seen(resolution) }),
+                        Ok(Some(Look::Gone)) => Some(AttemptState::GivenUp),
+                        fenced => {
+                            reason = fenced.err().map_or(open, |error| error.to_string());
+                            again |= undo::may_ask_again(&job.kind, asserted);
+                            job.cancel.then_some(AttemptState::GivenUp)
                         }
-                    },
-                    fenced => {
-                        reason = fenced.err().map_or(open, |error| error.to_string());
-                        again |= undo::may_ask_again(&job.kind, asserted);
-                        job.cancel.then_some(AttemptState::GivenUp)
                     }
-                },
+                }
                 Err(error) => {
                     reason = error.to_string();
                     None

@@ -8,6 +8,7 @@ use clap_complete::Shell;
 
 use super::exit;
 use crate::model::ident::{MAIN, TableName};
+use crate::replay::tune::Objective;
 use crate::telemetry;
 
 /// An optimize-after-write sidecar for lakehouse tables: hears each commit, keeps
@@ -63,6 +64,12 @@ pub enum Command {
     Doors(Doors),
     /// Show what waits in a running sidecar: how much, for how long, when it will be done
     Backlog(Backlog),
+    /// Show what rewrites cost and saved, a table and month
+    Costs(Costs),
+    /// Make the decisions of a recording again, or try another policy on it
+    Replay(Replay),
+    /// Search the thresholds and weights that do best on a recording, or on a table's own history
+    Tune(Tune),
     /// List jobs and what became of them
     Jobs(Jobs),
     /// Stop a job
@@ -73,6 +80,10 @@ pub enum Command {
     Pause(Which),
     /// Take up rewrites again
     Resume(Which),
+    /// Have a table left alone for a while: a backfill or another optimizer is at work there
+    Hold(Hold),
+    /// Give a table back that is held, before its time
+    Release(Release),
     /// Print the script that completes commands in a shell
     Completions(Completions),
     /// Print the settings
@@ -219,6 +230,48 @@ pub struct Backlog {
     pub server: Server,
 }
 
+/// Arguments of `costs`.
+#[derive(Clone, Debug, Args)]
+pub struct Costs {
+    /// Only this table, as `catalog.namespace.table`
+    #[arg(long, value_name = "TABLE")]
+    pub table: Option<TableName>,
+}
+
+/// Arguments of `replay`.
+#[derive(Clone, Debug, Args)]
+pub struct Replay {
+    /// The recording: the file that `record.path` names in the settings
+    pub recording: PathBuf,
+    /// Settings to try in place of the recorded ones; what they do not set stays as it was
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
+}
+
+/// Arguments of `tune`.
+#[derive(Clone, Debug, Args)]
+pub struct Tune {
+    /// A recording
+    #[arg(long, value_name = "FILE", required_unless_present = "table", conflicts_with = "table")]
+    pub recording: Option<PathBuf>,
+    /// A table with its snapshots, as `catalog.namespace.table`
+    #[arg(long, value_name = "TABLE")]
+    pub table: Option<TableName>,
+    /// What is to be had: `files` for no more GB-hours than now, `gb-hours` for no more files than
+    /// now, or the least sum of both
+    #[arg(long, value_name = "files|gb-hours|balanced", default_value = "balanced")]
+    pub objective: Objective,
+    /// How many settings are tried
+    #[arg(long, value_name = "COUNT", default_value_t = 200)]
+    pub trials: usize,
+    /// The same seed finds the same
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
+    /// Where the policy is written; must not exist. Printed without one
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
 /// A running sidecar.
 #[derive(Clone, Debug, Args)]
 pub struct Server {
@@ -256,6 +309,29 @@ pub struct Job {
 pub struct Which {
     /// The table, as `catalog.namespace.table`; all without one
     pub table: Option<TableName>,
+}
+
+/// Arguments of `hold`.
+#[derive(Clone, Debug, Args)]
+pub struct Hold {
+    /// The table, as `catalog.namespace.table`
+    pub table: TableName,
+    /// For how long, such as 30m or 2h; at most seven days
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub time: std::time::Duration,
+    /// Who holds it; a second hold of the same holder is in place of the first
+    #[arg(long, value_name = "NAME", default_value = "the command line")]
+    pub holder: String,
+}
+
+/// Arguments of `release`.
+#[derive(Clone, Debug, Args)]
+pub struct Release {
+    /// The table, as `catalog.namespace.table`
+    pub table: TableName,
+    /// Whose hold; everybody's without one
+    #[arg(long, value_name = "NAME")]
+    pub holder: Option<String>,
 }
 
 /// Arguments of `completions`.

@@ -36,6 +36,8 @@ fn every_command_takes_what_its_help_says() {
         "afterwrite undo J",
         "afterwrite pause",
         "afterwrite resume lake.db.t",
+        "afterwrite hold lake.db.t --for 2h --holder backfill",
+        "afterwrite release lake.db.t",
         "afterwrite completions zsh",
         "afterwrite config --example",
     ];

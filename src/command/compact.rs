@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -15,13 +16,19 @@ use crate::cli::args::Compact;
 use crate::cli::progress::Progress;
 use crate::cli::show::{CompactJob, CompactRow};
 use crate::cli::{Exit, show};
+use crate::lake::clock::Clock;
 use crate::lake::{Error, Table};
 use crate::model::plan::Plan;
+use crate::model::policy::Policy;
 use crate::model::table::TableView;
+use crate::settings::resolve;
 
 use super::scopes::{Found, Scoped, foresee, scopes};
 use super::signals::Signals;
 use super::{Failure, exit_of, load, policy, recover, told};
+
+/// Between two looks at the table while its jobs are under way.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Compacts every partition that gains by it, and tells of each when it has ended,
 /// in their order. What a dead process left open is closed first, so that it neither
@@ -50,6 +57,8 @@ pub async fn run(app: &App, args: &Compact, json: bool) -> Result<Exit, Failure>
         return Ok(teller.exit);
     }
     let worker = Worker::new(app, &signals, view, &scopes).await?;
+    let (act, seen) = (Arc::clone(&worker.act), view.clone());
+    let _looking = AbortOnDropHandle::new(tokio::spawn(async move { act.keep_yielding(&seen, LOOK_EVERY).await }));
     let told = match worker.is_paused().await {
         true => Ok(()),
         false => tokio::select! {
@@ -122,6 +131,8 @@ struct Worker<'a> {
     begun: Semaphore,
     tally: Tally,
     paused: OnceLock<Failure>,
+    policy: Policy,
+    clock: Arc<dyn Clock>,
 }
 
 impl<'a> Worker<'a> {
@@ -132,7 +143,9 @@ impl<'a> Worker<'a> {
         let tally = Tally { bar: Progress::bytes(&format!("compacting {}", view.name), total), done: Arc::default() };
         let jobs = app.settings.budget.concurrent_jobs.max(1);
         let (turns, begun) = (Arc::new(Semaphore::new(jobs)), Semaphore::new(ahead(jobs)));
-        Ok(Self { act, journal, signals, view, jobs, turns, begun, tally, paused: OnceLock::new() })
+        let (policy, _) = resolve(&app.settings, &view.name, &view.properties);
+        let clock = Arc::clone(&app.clock);
+        Ok(Self { act, journal, signals, view, jobs, turns, begun, tally, paused: OnceLock::new(), policy, clock })
     }
 
     /// Every partition, told in their order. Where jobs run side by side, others are
@@ -181,13 +194,16 @@ impl<'a> Worker<'a> {
         }))
     }
 
-    /// Whether the table is paused, or that cannot be told.
+    /// Whether the table is paused or held, or that cannot be told.
     async fn is_paused(&self) -> bool {
         let why = match self.journal.pauses().await {
             Err(error) => error.into(),
             Ok(pauses) => match pauses.0.iter().find(|p| p.table.is_none_or(|t| t == self.view.ident)) {
                 Some(pause) => held(self.view, pause),
-                None => return false,
+                None => match super::hold::stands(self.journal.as_ref(), self.view, &self.policy, self.clock.now_ms()).await {
+                    Some(why) => why,
+                    None => return false,
+                },
             },
         };
         // the first reason is the one that is told

@@ -8,7 +8,7 @@ use crate::model::economy::Prices;
 const HOUR_MS: f64 = 3_600_000.0;
 /// Requests to the store that replacing a file is reckoned at: its footer and its data
 /// are read, and a share of an output is written.
-const REQUESTS_A_FILE: f64 = 3.0;
+pub const REQUESTS_A_FILE: f64 = 3.0;
 
 /// What is done in an hour, half of it an hour old at the most.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -160,7 +160,7 @@ mod tests {
             item(None, true, 2000, 1),
             review,
         ];
-        let prices = Prices { gb_hour: 2.0, thousand_requests: 100.0, currency: "EUR".into() };
+        let prices = Prices { gb_hour: 2.0, thousand_requests: 100.0, currency: "EUR".into(), ..Prices::default() };
         let rate = |share: &Share| if share.tenant.is_some() { 20.0 } else { 0.0 };
         let rows = sum(items, [share(Some("b"), true)], rate, &prices, 1000);
         let row = &rows[&share(Some("a"), true)];

@@ -3,12 +3,14 @@
 //! What it holds plus what is reserved never passes its cap, so that what is used
 //! over any window is at most `rate × window + cap`, whenever it is booked.
 
+use serde::{Deserialize, Serialize};
+
 /// Milliseconds in an hour: a bucket counts in this fraction of its unit, so that
 /// filling it by the millisecond loses nothing.
 pub(super) const HOUR_MS: i128 = 3_600_000;
 
 /// One kind of budget of one holder.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Bucket {
     rate: i128,
     cap: i128,

@@ -4,11 +4,14 @@
 //! and its table's, in GB-hours, bytes, commits and jobs at one time. It starts when
 //! all of them hold it, and then none is passed: see `decide::bucket`.
 
+mod booked;
 mod derived;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use super::bucket::{Bucket, HOUR_MS};
 use crate::model::economy::{Budgets, Limits};
@@ -33,11 +36,12 @@ pub const LINGER_MS: i64 = 90_000;
 const MOST_TABLES: usize = 10_000;
 
 /// What may still be spent.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Budget {
     budgets: Budgets,
     overall: Purse,
     tenants: BTreeMap<Arc<str>, Purse>,
+    #[serde(with = "pairs")]
     tables: HashMap<TableIdent, Purse>,
 }
 
@@ -55,7 +59,7 @@ pub struct Ask<'a> {
 }
 
 /// What a job used.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Used {
     /// GB-hours.
     pub gb_hours: f64,
@@ -81,7 +85,7 @@ pub struct Spending {
 /// A part of the budgets that is set aside for one job. Hand it back with
 /// [`Budget::settle`].
 #[must_use = "a reservation that is not settled holds its budget for ever"]
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     amounts: Amounts,
     table: Option<TableIdent>,
@@ -89,7 +93,7 @@ pub struct Reservation {
 }
 
 /// Of which budget.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Whose {
     /// A tenant's.
     Tenant(Arc<str>),
@@ -106,6 +110,32 @@ impl fmt::Display for Whose {
             Self::Table => f.write_str("the table's budget"),
             Self::All => f.write_str("the budget"),
         }
+    }
+}
+
+impl Reservation {
+    /// The same for a recording: it holds nothing of the budget.
+    pub fn recorded(&self) -> Self {
+        Self { amounts: self.amounts, table: self.table, tenant: self.tenant.clone() }
+    }
+}
+
+/// A map whose keys are no texts, as a list in the order of its keys.
+mod pairs {
+    use std::collections::HashMap;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{Purse, TableIdent};
+
+    pub fn serialize<S: Serializer>(of: &HashMap<TableIdent, Purse>, to: S) -> Result<S::Ok, S::Error> {
+        let mut all: Vec<(&TableIdent, &Purse)> = of.iter().collect();
+        all.sort_unstable_by_key(|(table, _)| **table);
+        all.serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<HashMap<TableIdent, Purse>, D::Error> {
+        Ok(Vec::<(TableIdent, Purse)>::deserialize(from)?.into_iter().collect())
     }
 }
 
@@ -128,7 +158,7 @@ impl Of {
 }
 
 /// What a budget counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum What {
     /// Memory times time.
     GbHours,
@@ -149,7 +179,7 @@ impl fmt::Display for What {
 }
 
 /// Why a reservation was refused.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 pub enum Denied {
     /// All jobs that may run at one time are running.
     #[error("as many jobs run as may run at one time ({slots})")]
@@ -216,7 +246,7 @@ impl Denied {
 }
 
 /// Amounts in the buckets' units.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Amounts {
     nano: i128,
     bytes: i128,
@@ -245,7 +275,7 @@ impl From<&Used> for Amounts {
 }
 
 /// The budgets of one holder.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Purse {
     buckets: Vec<(What, Bucket)>,
     slots: Option<usize>,
@@ -381,6 +411,11 @@ impl Budget {
         }
         purses.iter_mut().flatten().for_each(|(_, purse)| purse.reserve(&amounts));
         Ok(Reservation { amounts, table, tenant: ask.tenant.cloned() })
+    }
+
+    /// What it was made of.
+    pub fn budgets(&self) -> &Budgets {
+        &self.budgets
     }
 
     /// What no budget that concerns a job could ever hold of it.

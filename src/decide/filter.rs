@@ -1,6 +1,6 @@
 //! Filters: what stops a partition before any rule is asked.
 
-use super::{Case, check};
+use super::{Case, check, keep_out};
 use crate::model::decision::{Check, Reason};
 use crate::model::window;
 
@@ -10,6 +10,10 @@ pub fn first_stop(case: &Case<'_>, checks: &mut Vec<Check>) -> Option<Reason> {
     let mut stopped = None;
     for filter in filters {
         let (check, reason) = filter(case);
+        checks.push(check);
+        stopped = stopped.or(reason);
+    }
+    for (check, reason) in keep_out::stops(case) {
         checks.push(check);
         stopped = stopped.or(reason);
     }
@@ -28,7 +32,7 @@ pub fn first_stop(case: &Case<'_>, checks: &mut Vec<Check>) -> Option<Reason> {
     stopped.or(own)
 }
 
-type Found = (Check, Option<Reason>);
+pub(super) type Found = (Check, Option<Reason>);
 
 /// A refusal of the table or the partition stops all work on it; the first one
 /// given is the reason.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::layout::{TIERS, Tier};
 use crate::model::policy::Policy;
 
 /// Longest cooldown after rewrites that gained nothing.
@@ -19,6 +20,21 @@ pub struct ScopeMemory {
     /// The most delete files on one data file, known from the join made before a
     /// plan.
     pub max_deletes_on_file: Option<u64>,
+    /// What the last rewrite left.
+    #[serde(default)]
+    pub settled: Option<Settled>,
+}
+
+/// What a rewrite left of a partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settled {
+    /// The sequence number of its files; later ones came since.
+    pub sequence: i64,
+    /// Small files by size tier, as the first look after it showed them.
+    pub tiers: Option<[Tier; TIERS]>,
+    /// Whether the next look is that one; not after a restart.
+    #[serde(skip)]
+    pub awaits: bool,
 }
 
 /// What a rewrite did, in the numbers that matter for the next decision.
@@ -60,6 +76,7 @@ impl ScopeMemory {
             cooldown_until_ms: Some(gained.at_ms.saturating_add(cooldown)),
             silenced_deletes: self.silenced_deletes,
             max_deletes_on_file: None,
+            settled: self.settled.clone(),
         }
     }
 
@@ -71,6 +88,19 @@ impl ScopeMemory {
             cooldown_until_ms: Some(at_ms.saturating_add(self.doubled(policy))),
             silenced_deletes: self.silenced_deletes || for_deletes,
             max_deletes_on_file: self.max_deletes_on_file,
+            settled: self.settled.clone(),
+        }
+    }
+
+    /// After a rewrite whose outputs have a sequence number. In format 1 there are none.
+    pub fn settle(&self, sequence: i64) -> Self {
+        Self { settled: (sequence > 0).then_some(Settled { sequence, tiers: None, awaits: true }), ..self.clone() }
+    }
+
+    /// As a look after the rewrite shows the partition; what is known stays.
+    pub fn shown(&mut self, tiers: &[Tier; TIERS]) {
+        if let Some(settled) = self.settled.as_mut().filter(|settled| settled.awaits) {
+            (settled.tiers, settled.awaits) = (Some(*tiers), false);
         }
     }
 

@@ -3,7 +3,8 @@
 //! The order of the decision, for all work:
 //!
 //! 1. [`filter`]: refused, disabled, paused, too new, too small, cooling down,
-//!    written to too recently, work under way, users' [`own`]. The first that stops decides.
+//!    written to too recently, work under way, held ([`keep_out`]), a writer expected, users'
+//!    [`own`]. The first that stops decides.
 //! 2. [`trigger`]: the rules of the policy, in their order; the first that holds
 //!    fires. A trigger skips the queue and nothing else.
 //! 3. [`score`]: what no rule asks for is queued when it is worth a job.
@@ -11,7 +12,7 @@
 //!    eligible [`next`].
 //! 5. [`review`]: what is dearer than the settings let by themselves waits for a
 //!    person.
-//! 6. [`round`], [`knapsack`] and [`budget`]: what is pending is ranked, chosen and
+//! 6. [`scope`], [`round`], [`knapsack`] and [`budget`]: what is pending is ranked, chosen and
 //!    started while the budgets last.
 //! 7. [`plan`] and [`select`]: the exact files, once the partition was read.
 //! 8. [`maturity`] and [`learn`]: what a rewrite, or finding nothing, changes for next
@@ -24,7 +25,9 @@ pub mod amoro;
 pub mod backlog;
 mod bucket;
 pub mod budget;
+pub mod cost;
 pub mod filter;
+pub mod keep_out;
 pub mod knapsack;
 pub mod learn;
 pub mod maturity;
@@ -34,6 +37,7 @@ pub mod own;
 pub mod plan;
 pub mod review;
 pub mod round;
+pub mod scope;
 pub mod score;
 pub mod select;
 pub mod trigger;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::budget::{bound_for, largest_job};
+use super::scope::is_better;
 use super::select::{self, Estimate, TierSet};
 use crate::model::decision::{Decision, Reason, Verdict};
 use crate::model::file::FileKey;
@@ -10,7 +11,7 @@ use crate::model::ident::{TableIdent, TableName};
 use crate::model::layout::{SizeScale, TIERS, Tier};
 use crate::model::mode::Mode;
 use crate::model::plan::{LiveDelete, LiveFile, Plan, ScopeFiles};
-use crate::model::policy::{BudgetLimits, Policy, Rule, Takes};
+use crate::model::policy::{BudgetLimits, Policy, Rule, Scoping, Takes};
 use crate::model::refusal::{Refusal, Refused};
 
 /// What asks for a plan.
@@ -85,7 +86,13 @@ pub struct Order<'a> {
 /// applies deletes. Errs with [`Reason::NothingToGain`] when there is no such
 /// plan, and with a refusal when a chosen input may not be rewritten.
 pub fn plans(order: &Order<'_>, scope: &ScopeFiles) -> Result<Vec<Plan>, Reason> {
-    let mut chosen = choose(order, scope);
+    plans_since(order, scope, None)
+}
+
+/// The same where files with a later sequence number than this came since the last
+/// rewrite: which of them and the others are taken is the policy's scope.
+pub fn plans_since(order: &Order<'_>, scope: &ScopeFiles, since: Option<i64>) -> Result<Vec<Plan>, Reason> {
+    let mut chosen = choose(order, scope, since);
     chosen.sort_by(|a, b| (a.data_sequence, &a.path).cmp(&(b.data_sequence, &b.path)));
     let limit = largest_job(order.policy, order.limits);
     let mut plans = Vec::new();
@@ -103,11 +110,25 @@ pub fn max_deletes_on_file(scope: &ScopeFiles) -> u64 {
     scope.files.iter().map(|f| f.deletes.len() as u64).max().unwrap_or(0)
 }
 
-fn choose<'s>(order: &Order<'_>, scope: &'s ScopeFiles) -> Vec<&'s LiveFile> {
+fn choose<'s>(order: &Order<'_>, scope: &'s ScopeFiles, since: Option<i64>) -> Vec<&'s LiveFile> {
+    let policy = order.policy;
+    let all = choose_of(order, scope, i64::MIN);
+    let is_merge = matches!(order.cause, Cause::Rule(Rule::SmallFiles { .. } | Rule::Entropy { .. }) | Cause::Score);
+    let asked = matches!(policy.scope, Scoping::Snapshot | Scoping::Hybrid);
+    let Some(since) = since.filter(|_| is_merge && asked) else { return all };
+    let fresh = choose_of(order, scope, since);
+    let of = |files: &[&LiveFile]| estimate_of(&policy.scale, files);
+    let wins = policy.scope == Scoping::Snapshot || is_better(&policy.cost, &of(&fresh), &of(&all));
+    if wins { fresh } else { all }
+}
+
+/// Of the files whose sequence number is later than one.
+fn choose_of<'s>(order: &Order<'_>, scope: &'s ScopeFiles, since: i64) -> Vec<&'s LiveFile> {
     let policy = order.policy;
     let limit = largest_job(policy, order.limits);
-    let tiers = tiers_of(&policy.scale, scope.files.iter());
-    let in_set = |set: TierSet| scope.files.iter().filter(move |f| is_in(&policy.scale, &set, f)).collect();
+    let files = || scope.files.iter().filter(|f| f.data_sequence > since);
+    let tiers = tiers_of(&policy.scale, files());
+    let in_set = |set: TierSet| files().filter(|f| is_in(&policy.scale, &set, f)).collect();
     match order.cause {
         Cause::Request | Cause::Due(_) | Cause::Rule(Rule::Own { takes: Takes::All, .. }) => {
             scope.files.iter().filter(|f| policy.scale.is_small(f.bytes) || !f.deletes.is_empty()).collect()

@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
-use super::budget::{Ask, Budget, Denied, Reservation};
+use serde::{Deserialize, Serialize};
+
+use super::budget::{Ask, Budget, Denied, Reservation, bound_for};
 use super::knapsack;
-use super::score::{norm, rank_norm, weighted_sum};
+use super::score::{ascending, norm, rank_norm, weighted_sum};
 use crate::model::decision::{Decision, Verdict};
-use crate::model::economy::{Norm, Ranking, Select};
+use crate::model::economy::{Budgets, Norm, Ranking, Select};
 use crate::model::ident::TableIdent;
 use crate::model::partition::PartitionKey;
 use crate::model::plan::Bound;
+use crate::model::policy::Policy;
 
 /// Work that waits for a round.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
     /// The table.
     pub table: TableIdent,
@@ -33,7 +36,7 @@ pub struct Candidate {
 }
 
 /// What surrounds a candidate.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Context {
     /// The tenant of the table, if any.
     pub tenant: Option<Arc<str>>,
@@ -45,6 +48,18 @@ pub struct Context {
     pub read_rate: f64,
     /// Live objects of the tenant over its quota, where it has one.
     pub quota_used: Option<f64>,
+    /// What all candidates of its table come to, where they are compared as one.
+    #[serde(default)]
+    pub unit: Option<Unit>,
+}
+
+/// What several candidates gain and cost together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Unit {
+    /// Estimated reduction in files.
+    pub gain: u64,
+    /// Estimated cost in GB-hours.
+    pub gb_hours: f64,
 }
 
 impl Candidate {
@@ -65,6 +80,16 @@ impl Candidate {
         Some(Self { table: decision.table, scope: decision.scope.clone(), urgent, gain, gb_hours, gain_weight, bound, context })
     }
 
+    /// The work that a decision on a tenant's table asks for, with what its next job
+    /// would reserve; `None` when it asks for none.
+    pub fn wanted(decision: &Decision, policy: &Policy, budgets: &Budgets, tenant: Option<&Arc<str>>) -> Option<Self> {
+        let bytes = decision.traits.data_bytes.min(policy.max_job_bytes);
+        let bound = bound_for(policy, &budgets.narrowest(tenant.map(AsRef::as_ref)), bytes);
+        let candidate = Self::of(decision, policy.gain_weight, bound)?;
+        let bytes = policy.cost.bytes(candidate.gb_hours).min(policy.max_job_bytes);
+        Some(Self { context: Context { tenant: tenant.cloned(), bytes, ..candidate.context }, ..candidate })
+    }
+
     /// What its next job asks of the budgets.
     pub fn ask(&self) -> Ask<'_> {
         Ask { bound: &self.bound, bytes: self.context.bytes, table: Some(self.table), tenant: self.context.tenant.as_ref() }
@@ -73,7 +98,12 @@ impl Candidate {
     /// What it gains, as the ranking sees it.
     fn worth(&self, ranking: &Ranking) -> f64 {
         let reads = if ranking.read_weights { 1.0 + finite(self.context.read_rate) } else { 1.0 };
-        self.gain as f64 * reads
+        self.context.unit.map_or(self.gain, |unit| unit.gain) as f64 * reads
+    }
+
+    /// What it costs, as the ranking sees it.
+    fn cost(&self) -> f64 {
+        self.context.unit.map_or(self.gb_hours, |unit| unit.gb_hours)
     }
 
     /// How much its gain weighs against its cost. The quota weight is AutoComp's,
@@ -130,12 +160,6 @@ pub fn rank_by(ranking: &Ranking, candidates: Vec<Candidate>) -> Vec<Ranked> {
     order.into_iter().filter_map(|(_, _, at)| given.get_mut(at as usize)?.take()).collect()
 }
 
-/// A whole number in the order of `total_cmp`.
-fn ascending(value: f64) -> i64 {
-    let bits = value.to_bits().cast_signed();
-    bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
-}
-
 fn scores(ranking: &Ranking, candidates: &[Candidate]) -> Vec<f64> {
     let normed = |value: &dyn Fn(&Candidate) -> f64| {
         let values: Vec<f64> = candidates.iter().map(value).collect();
@@ -144,7 +168,7 @@ fn scores(ranking: &Ranking, candidates: &[Candidate]) -> Vec<f64> {
             Norm::Rank => rank_norm(&values),
         }
     };
-    let (gains, costs) = (normed(&|c| c.worth(ranking)), normed(&|c| c.gb_hours));
+    let (gains, costs) = (normed(&|c| c.worth(ranking)), normed(&Candidate::cost));
     let amplified = finite(ranking.write_amplification_weight);
     let penalties = if amplified > 0.0 { normed(&|c| finite(c.context.write_amplification)) } else { Vec::new() };
     let penalty = |at: usize| penalties.get(at).map_or(0.0, |penalty| amplified * penalty);
@@ -183,7 +207,8 @@ pub fn start_by(select: Select, ranked: Vec<Ranked>, budget: &mut Budget, now_ms
         Select::Exact => exact(&ranked, budget, now_ms),
         Select::Greedy | Select::TopK(_) => None,
     };
-    let mut round = Round::default();
+    // most wait, in a long queue
+    let mut round = Round { waiting: Vec::with_capacity(ranked.len()), ..Round::default() };
     for (at, ranked) in ranked.into_iter().enumerate() {
         let passed_over = match (select, &chosen) {
             (Select::TopK(most), _) if at >= most => Some(Denied::Behind { most }),

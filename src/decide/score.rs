@@ -1,15 +1,17 @@
 //! Scores: what work that no rule asks for is worth beside other work.
 
 use super::select::{self, Estimate};
-use super::{Case, check};
+use super::{Case, check, scope};
 use crate::model::decision::Check;
 
 /// What a merge of the partition would take and leave, when that is worth
 /// queueing.
 pub fn worth_queueing(case: &Case<'_>, checks: &mut Vec<Check>) -> Option<Estimate> {
-    let (policy, tiers) = (case.policy, &case.traits.small_tiers);
-    let set = select::rising_tiers(tiers, &policy.scale, policy.max_job_bytes);
-    let estimate = select::estimate(tiers, &set, &policy.scale, policy.max_job_bytes);
+    let policy = case.policy;
+    let estimate = scope::estimate(policy, case.memory, case.traits, |tiers| {
+        let set = select::rising_tiers(tiers, &policy.scale, policy.max_job_bytes);
+        select::estimate(tiers, &set, &policy.scale, policy.max_job_bytes)
+    });
     let gain = estimate.gain();
     let (worth, least, note) = match policy.queue_min_reduction {
         Some(least) => (gain > 0 && gain >= least, least as f64, "files fewer, as predicted, if it were queued"),
@@ -37,11 +39,28 @@ pub fn norm(values: &[f64]) -> Vec<f64> {
 /// is not finite counts as the largest that is.
 pub fn rank_norm(values: &[f64]) -> Vec<f64> {
     let most = values.iter().copied().filter(|v| v.is_finite()).fold(f64::NEG_INFINITY, f64::max);
-    let drawn = |v: f64| if v.is_finite() { v } else { most };
-    let mut sorted: Vec<f64> = values.iter().copied().map(drawn).collect();
-    sorted.sort_unstable_by(f64::total_cmp);
+    // both zeros are one value
+    let drawn = |v: f64| if v.is_finite() { v + 0.0 } else { most };
+    let mut order: Vec<(i64, u32)> = values.iter().zip(0..).map(|(v, at)| (ascending(drawn(*v)), at)).collect();
+    order.sort_unstable_by_key(|(value, _)| *value);
     let others = values.len().saturating_sub(1).max(1) as f64;
-    values.iter().map(|v| sorted.partition_point(|s| *s < drawn(*v)) as f64 / others).collect()
+    let mut ranks = vec![0.0; values.len()];
+    let (mut before, mut rank) = (None, 0.0);
+    for (less, (value, at)) in order.into_iter().enumerate() {
+        if before.replace(value) != Some(value) {
+            rank = less as f64 / others;
+        }
+        if let Some(slot) = ranks.get_mut(at as usize) {
+            *slot = rank;
+        }
+    }
+    ranks
+}
+
+/// A whole number in the order of `total_cmp`.
+pub(super) fn ascending(value: f64) -> i64 {
+    let bits = value.to_bits().cast_signed();
+    bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
 }
 
 /// `S = w·gain − (1 − w)·cost` of normalized gain and cost; a weight outside
@@ -111,6 +130,7 @@ mod tests {
         assert_eq!((rank_norm(&[]), rank_norm(&[5.0])), (vec![], vec![0.0]));
         assert_eq!(rank_norm(&[f64::NAN, 1.0, f64::INFINITY, 3.0]), [1.0 / 3.0, 0.0, 1.0 / 3.0, 1.0 / 3.0]);
         assert_eq!(rank_norm(&[f64::NAN, f64::NAN]), [0.0, 0.0]);
+        assert_eq!(rank_norm(&[0.0, -0.0, -1.0]), [0.5, 0.5, 0.0]);
     }
 
     #[test]

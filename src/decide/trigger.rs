@@ -5,7 +5,7 @@
 //! chosen, by the same functions, when the partition was read.
 
 use super::select::{self, Estimate};
-use super::{Case, check};
+use super::{Case, check, scope};
 use crate::model::decision::Check;
 use crate::model::policy::{Rule, Takes};
 
@@ -121,18 +121,22 @@ const SMALL_SCOPE_DIVISOR: u64 = 8;
 
 /// What the plan of a rule would take and leave.
 fn predict(case: &Case<'_>, rule: &Rule) -> Estimate {
-    let (policy, tiers) = (case.policy, &case.traits.small_tiers);
-    let set = match rule {
-        Rule::SmallFiles { .. } | Rule::Own { takes: Takes::FullTiers, .. } => {
-            select::full_tiers(tiers, &policy.scale, policy.tier_files, policy.max_job_bytes)
-        }
-        Rule::Entropy { .. } | Rule::Own { takes: Takes::Merge, .. } => select::rising_tiers(tiers, &policy.scale, policy.max_job_bytes),
+    let policy = case.policy;
+    let full = match rule {
+        Rule::SmallFiles { .. } | Rule::Own { takes: Takes::FullTiers, .. } => true,
+        Rule::Entropy { .. } | Rule::Own { takes: Takes::Merge, .. } => false,
         Rule::Deletes { .. } => return predict_deletes(case),
         Rule::Own { takes: Takes::Deletes, .. } if case.traits.delete_file_count == 0 => return Estimate::default(),
         Rule::Own { takes: Takes::Deletes, .. } => return predict_deletes(case),
         Rule::Own { takes: Takes::All, .. } => return super::mode::everything(case),
     };
-    select::estimate(tiers, &set, &policy.scale, policy.max_job_bytes)
+    scope::estimate(policy, case.memory, case.traits, |tiers| {
+        let set = match full {
+            true => select::full_tiers(tiers, &policy.scale, policy.tier_files, policy.max_job_bytes),
+            false => select::rising_tiers(tiers, &policy.scale, policy.max_job_bytes),
+        };
+        select::estimate(tiers, &set, &policy.scale, policy.max_job_bytes)
+    })
 }
 
 /// Which files the deletes are on is not known from counts: the most that it can

@@ -63,14 +63,16 @@ pub enum CheckKind {
     Property,
 }
 
-const FILTERS: [&str; 13] = [
+const FILTERS: [&str; 15] = [
     "refusals",
     "enabled",
     "paused",
+    "hold",
     "table-age",
     "table-bytes",
     "cooldown",
     "quiet-window",
+    "keep-out",
     "in-flight",
     "windows",
     "review",
@@ -155,6 +157,19 @@ pub enum Reason {
     },
     /// Written to too recently.
     QuietWindow {
+        /// When it becomes eligible if nobody writes.
+        until_ms: i64,
+    },
+    /// Somebody asked that the table be left alone.
+    Held {
+        /// Until when.
+        until_ms: i64,
+        /// Who asked.
+        by: String,
+    },
+    /// A writer is expected before a rewrite would have landed: the rewrite would make
+    /// its statement fail.
+    KeptOut {
         /// When it becomes eligible if nobody writes.
         until_ms: i64,
     },

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::policy::BudgetLimits;
 
 /// What one holder of a budget may spend; `None` is no limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// GB-hours that may be spent in any hour.
     pub gb_hours_per_hour: Option<f64>,
@@ -27,7 +27,7 @@ impl Limits {
 }
 
 /// Those whose tables share a budget and a quota.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tenant {
     /// Its name.
     pub name: Arc<str>,
@@ -40,7 +40,7 @@ pub struct Tenant {
 }
 
 /// All budgets. Each job is booked to all that concern it, and passes none.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Budgets {
     /// What all jobs share.
     pub overall: BudgetLimits,
@@ -84,7 +84,7 @@ impl Budgets {
 }
 
 /// How candidates are compared and chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ranking {
     /// How gains and costs are made comparable.
     pub norm: Norm,
@@ -102,7 +102,8 @@ pub struct Ranking {
 }
 
 /// How gains and costs are made comparable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Norm {
     /// By their place between the least and the most.
     #[default]
@@ -112,7 +113,8 @@ pub enum Norm {
 }
 
 /// Which of the ranked are started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Select {
     /// Best first; what does not fit is passed over.
     #[default]
@@ -124,6 +126,11 @@ pub enum Select {
     TopK(usize),
 }
 
+/// Hours in a month of storage, as stores reckon it.
+pub const HOURS_A_MONTH: f64 = 730.0;
+/// Requests with which a scan opens a file: its footer, and its data.
+const REQUESTS_TO_SCAN: f64 = 2.0;
+
 /// What resources cost, in any currency.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Prices {
@@ -131,6 +138,13 @@ pub struct Prices {
     pub gb_hour: f64,
     /// A thousand requests to the store.
     pub thousand_requests: f64,
+    /// A GB, 10⁹ bytes, stored for a month of [`HOURS_A_MONTH`].
+    #[serde(default)]
+    pub gb_month: f64,
+    /// Scans of a table an hour, to tell what is saved where nobody reports scans; 0 for
+    /// not known.
+    #[serde(default)]
+    pub scans_per_hour: f64,
     /// Its name, such as `USD`.
     pub currency: String,
 }
@@ -138,12 +152,22 @@ pub struct Prices {
 impl Prices {
     /// Whether nothing costs anything.
     pub fn is_free(&self) -> bool {
-        self.gb_hour == 0.0 && self.thousand_requests == 0.0
+        self.gb_hour == 0.0 && self.thousand_requests == 0.0 && self.gb_month == 0.0
     }
 
     /// What so much costs.
     pub fn of(&self, gb_hours: f64, requests: f64) -> f64 {
         gb_hours * self.gb_hour + requests / 1000.0 * self.thousand_requests
+    }
+
+    /// What storing so many bytes for so many hours costs.
+    pub fn stored(&self, bytes: u64, hours: f64) -> f64 {
+        bytes as f64 / 1e9 * hours / HOURS_A_MONTH * self.gb_month
+    }
+
+    /// What so many files fewer save in so many hours, at so many scans an hour.
+    pub fn saved(&self, files: u64, scans_per_hour: f64, hours: f64) -> f64 {
+        self.of(0.0, files as f64 * REQUESTS_TO_SCAN * scans_per_hour * hours)
     }
 }
 
@@ -174,7 +198,7 @@ mod tests {
 
     #[test]
     fn money_is_by_gb_hour_and_by_request() {
-        let prices = Prices { gb_hour: 0.05, thousand_requests: 0.4, currency: "USD".into() };
+        let prices = Prices { gb_hour: 0.05, thousand_requests: 0.4, currency: "USD".into(), ..Prices::default() };
         assert_eq!((prices.of(10.0, 5000.0), prices.is_free(), Prices::default().is_free()), (2.5, false, true));
     }
 }

@@ -25,3 +25,4 @@ pub mod table;
 pub mod traits;
 pub mod window;
 pub mod wire;
+pub mod writers;

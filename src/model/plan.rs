@@ -147,10 +147,10 @@ impl Plan {
         }
     }
 
-    /// As [`Plan::check`], but position deletes newer than the planned snapshot are
-    /// no conflict: they are given. Some writers put the deletes of a file anew with
-    /// each that comes: planned position deletes of an input may be gone where newer
-    /// ones came.
+    /// As [`Plan::check`], but position deletes and vectors newer than the planned snapshot
+    /// are no conflict: they are given. A vector is put anew with each row that is deleted
+    /// in its file, and some writers do so with position deletes: planned ones of an input
+    /// may be gone where newer ones came.
     pub fn late(&self, now: &ScopeFiles) -> Result<Option<Late>, Conflict> {
         let (mut lost, mut changed) = (Vec::new(), Vec::new());
         let (mut came, mut gone) = (Vec::with_capacity(self.inputs.len()), Vec::with_capacity(self.inputs.len()));
@@ -190,7 +190,7 @@ impl Plan {
         }))
     }
 
-    /// The position deletes that came and those that went, of a file that is else as
+    /// The position deletes and vectors that came and those that went, of a file that is else as
     /// planned but for equality deletes that reach the outputs too; `None` when it is
     /// not. Where some went, those that stayed count as come.
     fn late_deletes(&self, input: &LiveFile, live: &LiveFile, now: &ScopeFiles) -> Option<(Vec<FileKey>, Vec<FileKey>)> {
@@ -203,15 +203,16 @@ impl Plan {
             let delete = now.deletes.get(&key).filter(|d| d.data_sequence > self.sequence_number)?;
             match delete.content {
                 Content::EqualityDeletes => {}
-                Content::PositionDeletes => came.push(key),
-                Content::Data | Content::DeletionVector => return None,
+                Content::PositionDeletes | Content::DeletionVector => came.push(key),
+                Content::Data => return None,
             }
         }
         let gone: Vec<FileKey> = input.deletes.iter().filter(|key| live.deletes.binary_search(key).is_err()).cloned().collect();
         if gone.is_empty() {
             return Some((came, gone));
         }
-        let by_position = |key: &FileKey| self.deletes.iter().any(|d| d.key == *key && d.content == Content::PositionDeletes);
+        let names_rows = |d: &LiveDelete| matches!(d.content, Content::PositionDeletes | Content::DeletionVector);
+        let by_position = |key: &FileKey| self.deletes.iter().any(|d| d.key == *key && names_rows(d));
         if came.is_empty() || !gone.iter().all(by_position) {
             return None;
         }
@@ -221,7 +222,7 @@ impl Plan {
     }
 }
 
-/// Position deletes of a plan's inputs that came since it was made: nobody has applied
+/// Position deletes and vectors of a plan's inputs that came since it was made: nobody has applied
 /// them to the outputs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Late {
@@ -372,6 +373,20 @@ mod tests {
         assert_eq!((found.gone.inputs, found.gone.deletes), (vec![file("f", &["p3"])], vec![p3.1]));
         // nothing came in the place of what went
         assert_eq!(plan.late(&now(vec![file("f", &["p4"])], &[p4])).map(drop), changed());
+    }
+
+    #[test]
+    fn a_vector_that_came_in_the_place_of_another_is_told() {
+        let [old, new] = [("v3", 4), ("v6", 6)].map(|(name, sequence)| delete(name, Content::DeletionVector, sequence));
+        let plan = Plan { inputs: vec![file("f", &["v3"])], deletes: vec![old.1.clone()], ..plan() };
+
+        let found = plan.late(&now(vec![file("f", &["v6"])], &[new.clone()])).unwrap().unwrap();
+
+        assert_eq!((found.came.inputs, found.came.deletes), (vec![file("f", &["v6"])], vec![new.1.clone()]));
+        assert_eq!((found.gone.inputs, found.gone.deletes), (vec![file("f", &["v3"])], vec![old.1]));
+        // a vector of the number of before was not applied and is not newer
+        let stale = delete("v6", Content::DeletionVector, 5);
+        assert_eq!(plan.late(&now(vec![file("f", &["v6"])], &[stale])).map(drop), changed());
     }
 
     #[test]

@@ -29,6 +29,11 @@ pub struct Policy {
     pub min_table_bytes: u64,
     /// A partition written to within this time waits.
     pub quiet_window_ms: i64,
+    /// For at most this time a partition is kept out of for writers that are expected;
+    /// 0 for never.
+    pub keep_out_ms: i64,
+    /// The table is left alone until then, in milliseconds since the epoch.
+    pub hold_until_ms: Option<i64>,
     /// A partition rewritten within this time waits.
     pub cooldown_ms: i64,
     /// Weight of the file-count reduction in the score; the cost has the rest.
@@ -71,6 +76,9 @@ pub struct Policy {
     /// A partition that is to be dropped within this time is left alone.
     #[serde(default)]
     pub retention_margin_ms: i64,
+    /// How much of the table one piece of work takes.
+    #[serde(default)]
+    pub scope: Scoping,
 }
 
 /// A user's own filter.
@@ -108,6 +116,36 @@ impl Takes {
             Self::FullTiers => "full-tiers",
             Self::Deletes => "deletes",
             Self::All => "all",
+        }
+    }
+}
+
+/// How much of a table one piece of work takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scoping {
+    /// A partition.
+    #[default]
+    Partition,
+    /// All partitions of the table that ask for work, ranked as one.
+    Table,
+    /// What came to a partition since its last rewrite.
+    Snapshot,
+    /// Of these what gains most for its cost.
+    Hybrid,
+}
+
+impl Scoping {
+    /// All members.
+    pub const ALL: [Self; 4] = [Self::Partition, Self::Table, Self::Snapshot, Self::Hybrid];
+
+    /// Its word in the settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Partition => "partition",
+            Self::Table => "table",
+            Self::Snapshot => "snapshot",
+            Self::Hybrid => "hybrid",
         }
     }
 }
@@ -215,6 +253,8 @@ impl Default for Policy {
             min_table_age_ms: 0,
             min_table_bytes: 0,
             quiet_window_ms: 0,
+            keep_out_ms: 600_000,
+            hold_until_ms: None,
             cooldown_ms: 60_000,
             gain_weight: 0.7,
             cost: CostModel { executor_memory_gb: 1.0, rewrite_bytes_per_hour: 50.0 * 3600.0 * 1e6, startup_gbhr: 0.001 },
@@ -232,6 +272,7 @@ impl Default for Policy {
             intermediate: false,
             retention_ms: None,
             retention_margin_ms: 24 * 3_600_000,
+            scope: Scoping::Partition,
         }
     }
 }

@@ -58,7 +58,7 @@ refusals! {
     /// A metadata, manifest or data file cannot be read as the specification says.
     Damaged = "damaged": "restore the file, or roll the table back to a snapshot without it",
     /// The cloud that holds the table compacts it by itself.
-    ManagedCompaction = "managed-compaction": "switch the cloud's own compaction off, then set the table property afterwrite.managed-compaction=off",
+    ManagedCompaction = "managed-compaction": "switch the cloud's own compaction off, then set the table property afterwrite.managed-compaction=off (for AWS Glue also as a setting of the catalog)",
     /// The store has too little free space for the outputs.
     NoSpace = "no-space": "make room there, or lower max_job_size",
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::layout::{TIERS, Tier};
 use super::outside::{Outside, Stat};
+use super::writers::Writers;
 
 /// Traits of one partition at one snapshot and one moment. All sizes in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -74,6 +75,9 @@ pub struct Traits {
     /// where they are told.
     #[serde(default)]
     pub outside: Outside,
+    /// What is known of others who write here.
+    #[serde(default)]
+    pub writers: Writers,
 }
 
 /// What a trait says about a rewrite.

@@ -13,6 +13,7 @@ use crate::model::event::{Door, Event, Heard};
 use crate::model::ident::{MAIN, TableName};
 use crate::model::partition::PartitionKey;
 use crate::model::refusal::Refused;
+use crate::model::writers::Hold;
 use crate::observe::{Entrance, ledger};
 use crate::orient::{TableState, traits};
 use crate::serve::backend::{
@@ -88,7 +89,7 @@ impl Backend for Loop {
 
     async fn list_candidates(&self, limit: usize) -> Result<Vec<Candidate>, Error> {
         let book = self.book();
-        let row = |Waiting { scope, candidate, score, waits_for, on_front }| {
+        let row = |Waiting { scope, candidate, score, waits_for, on_front, chosen }| {
             let spec = book.page(&scope.name).and_then(|p| p.spec(&scope.partition));
             Candidate {
                 label: label(&scope.partition, spec),
@@ -100,6 +101,7 @@ impl Backend for Loop {
                 waits_for,
                 tenant: candidate.context.tenant.as_deref().unwrap_or_default().to_owned(),
                 on_front,
+                chosen,
                 urgent: candidate.urgent,
             }
         };
@@ -141,14 +143,16 @@ impl Backend for Loop {
             state.layout.partitions().keys().filter(named).collect()
         })?;
         let earlier = if filter.is_some() { EARLIER } else { 0 };
-        let read_rate = self.read_rate(name);
+        let (read_rate, clients) = (self.read_rate(name), self.clients_of(name, self.now()));
         let mut found = Vec::new();
+        let prices = Some(&self.parts.settings.prices);
         // in turns, so that the answer about a large table holds nobody up
         for keys in keys.chunks(TURN) {
             let book = self.book();
             for key in keys {
                 let scope = Scope { name: name.clone(), partition: key.clone() };
-                found.extend(book.decisions(&scope, Judged { state: &state, read_rate, now_ms: self.now() }, earlier));
+                let judged = Judged { state: &state, read_rate, clients, prices, recorder: None, now_ms: self.now() };
+                found.extend(book.decisions(&scope, judged, earlier));
             }
         }
         self.tell_last_jobs(&mut found).await;
@@ -180,6 +184,14 @@ impl Backend for Loop {
             row.problem = catalog.error;
         }
         rows
+    }
+
+    async fn hold(&self, name: &TableName, hold: Hold) -> Result<i64, Error> {
+        self.hold_for(name, hold).await.map_err(|e| Error::Unavailable(e.to_string()))
+    }
+
+    async fn release(&self, name: &TableName, holder: Option<&str>) -> Result<usize, Error> {
+        self.give_back(name, holder).await.map_err(|e| Error::Unavailable(e.to_string()))
     }
 
     fn watch(&self) -> broadcast::Receiver<Arc<Explained>> {

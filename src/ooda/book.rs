@@ -4,6 +4,7 @@
 
 mod count;
 mod given;
+mod keep_out;
 mod log;
 mod outside;
 mod page;
@@ -15,23 +16,27 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::act::Pauses;
+use crate::decide;
 use crate::decide::budget::Denied;
 use crate::decide::learn::Learned;
 use crate::decide::round::{Candidate, Round};
 use crate::lake::Error;
 use crate::model::decision::Verdict;
-use crate::model::economy::Budgets;
+use crate::model::economy::{Budgets, Prices};
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::outside::Stat;
 use crate::model::partition::PartitionKey;
-use crate::model::policy::Policy;
+use crate::model::policy::{Policy, Scoping};
 use crate::model::refusal::Refused;
 use crate::model::table::TableView;
 use crate::orient::{Absorbed, How, TableState};
+use crate::replay::recorder::Recorder;
 use crate::serve::backend::Explained;
 use crate::settings::Warning;
 
 use super::hold::{Hold, Holds};
+use super::keep_out::Clients;
+use super::lease::Leases;
 
 use log::Log;
 use outside::Outsiders;
@@ -72,6 +77,12 @@ pub struct Asked<'a> {
     pub state: &'a TableState,
     /// Scans of the table an hour.
     pub read_rate: Option<f64>,
+    /// What is known of its clients.
+    pub clients: Clients,
+    /// What resources cost.
+    pub prices: Option<&'a Prices>,
+    /// Who records the decision.
+    pub recorder: Option<&'a Recorder>,
     /// The moment.
     pub now_ms: i64,
 }
@@ -132,6 +143,8 @@ pub struct Waiting {
     pub waits_for: String,
     /// No other candidate gains as much for as little.
     pub on_front: bool,
+    /// The point of that front which the weights choose.
+    pub chosen: bool,
 }
 
 /// The tables of one tenant together.
@@ -170,6 +183,7 @@ pub struct Book {
     foreseen: Option<Scope>,
     pauses: Pauses,
     holds: Holds,
+    leases: Leases,
 }
 
 impl Book {
@@ -303,12 +317,15 @@ impl Book {
         page.give_up(partition, now_ms);
         let (table, tenant) = (page.facts.ident, page.tenant.clone());
         let known = self.known(&scope, table, tenant.as_ref(), asked);
-        let known = Known { learned: Some(&self.learned), ..known };
+        let known = Known { learned: Some(&self.learned), hold: self.leases.longest(name, now_ms), ..known };
         let page = self.pages.get_mut(name)?;
         let Some(explained) = page.judge(partition, known, self.log.standing(&scope, table), budgets) else {
             self.waiting.remove(&scope);
             self.reviews.remove(&scope);
             self.log.close(&scope);
+            if let Some(recorder) = asked.recorder {
+                recorder.closed(table, partition, now_ms);
+            }
             return None;
         };
         match explained.decision.verdict {
@@ -341,7 +358,7 @@ impl Book {
         let Some(page) = self.pages.get(&scope.name) else { return Vec::new() };
         let table = page.facts.ident;
         let known = self.known(scope, table, page.tenant.as_ref(), asked);
-        let known = Known { learned: Some(&self.learned), ..known };
+        let known = Known { learned: Some(&self.learned), hold: self.leases.longest(&scope.name, asked.now_ms), ..known };
         let Some((last, kept)) = page.decision(&scope.partition, known, self.log.last(scope, table)) else { return Vec::new() };
         // one that was made again for the question comes before all that are kept
         let before = self.log.of(scope, table).skip(usize::from(kept)).take(earlier);
@@ -350,15 +367,19 @@ impl Book {
 
     /// What a judgement goes by, beside the page.
     fn known<'a>(&self, scope: &Scope, table: TableIdent, tenant: Option<&Arc<str>>, asked: Asked<'a>) -> Known<'a> {
-        let Asked { state, read_rate, now_ms } = asked;
+        let Asked { state, read_rate, clients, recorder, now_ms, .. } = asked;
         let outside = self.outside.of(&scope.name, &scope.partition, now_ms);
         Known {
             state,
             paused: self.is_paused(table, &scope.partition, state),
             read_rate: outside.value(Stat::ReadRate).or(read_rate),
+            clients,
+            hold: None,
             quota_used: outside.value(Stat::QuotaUsed).or_else(|| self.quota_used(tenant)),
             outside,
             learned: None,
+            prices: asked.prices,
+            recorder,
             now_ms,
         }
     }
@@ -426,7 +447,13 @@ impl Book {
             candidate.context.quota_used = told.or_else(|| self.quota_used(page.tenant.as_ref()));
             Some(candidate)
         };
-        self.waiting.iter().filter_map(ready).collect()
+        let mut pending: Vec<Candidate> = self.waiting.iter().filter_map(ready).collect();
+        let of =
+            |table: &TableIdent| self.names.get(table).and_then(|name| pages.get(name)).map(|page| (page.policy.scope, page.policy.cost));
+        if pages.values().any(|page| matches!(page.policy.scope, Scoping::Table | Scoping::Hybrid)) {
+            decide::scope::join(&mut pending, of);
+        }
+        pending
     }
 
     /// Notes what each candidate of a round waits for.

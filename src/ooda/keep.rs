@@ -23,6 +23,8 @@ const ESTIMATES: &str = "estimates";
 const FLEET: &str = "fleet";
 /// The version of their encodings.
 const VERSION: u32 = 1;
+/// That of what partitions remember.
+const MEMORY_VERSION: u32 = 2;
 
 type Memories = Vec<(PartitionKey, ScopeMemory)>;
 
@@ -35,6 +37,7 @@ impl Loop {
         let since_ms = now_ms.saturating_sub(Budget::remembers_ms(&budgets.overall));
         let budget = match self.parts.act.journal().spent(since_ms).await {
             Ok(spent) => {
+                self.know_by_hand(&spent, now_ms);
                 let spendings: Vec<_> = spent.iter().map(|spent| self.spending(spent)).collect();
                 for done in spendings.iter().filter(|s| s.used.commits > 0) {
                     self.rewrote(done.tenant.as_ref(), done.used.bytes, done.at_ms);
@@ -43,6 +46,7 @@ impl Loop {
             }
             Err(error) => {
                 tracing::warn!(%error, "what was spent before cannot be read: the budgets begin empty");
+                self.know_by_hand(&[], now_ms);
                 Budget::after(budgets, now_ms, &[], now_ms)
             }
         };
@@ -58,7 +62,7 @@ impl Loop {
         let Some(memories) = memories else { return };
         let kept = match postcard::to_stdvec(&memories) {
             Ok(bytes) => {
-                let blob = Blob { version: VERSION, bytes };
+                let blob = Blob { version: MEMORY_VERSION, bytes };
                 self.parts.act.journal().put_blob(MEMORY, &begun.table.to_string(), &blob).await.map_err(|e| e.to_string())
             }
             Err(error) => Err(error.to_string()),
@@ -162,7 +166,7 @@ impl Loop {
 
 async fn remembered(journal: &dyn Journal, ident: TableIdent) -> Result<Memories, String> {
     match journal.blob(MEMORY, &ident.to_string()).await {
-        Ok(Some(blob)) if blob.version == VERSION => postcard::from_bytes(&blob.bytes).map_err(|e| e.to_string()).or_else(|error| {
+        Ok(Some(blob)) if blob.version == MEMORY_VERSION => postcard::from_bytes(&blob.bytes).map_err(|e| e.to_string()).or_else(|error| {
             tracing::warn!(table = %ident, error, "what the partitions remembered is damaged and forgotten");
             Ok(Memories::new())
         }),

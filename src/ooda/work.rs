@@ -6,7 +6,7 @@ use crate::act::{JobResult, Verdict as JobVerdict};
 use crate::decide::ScopeMemory;
 use crate::decide::budget::{Ask, Denied, Reservation, Used};
 use crate::decide::maturity::Gained;
-use crate::decide::plan::{Cause, Order, max_deletes_on_file, plans};
+use crate::decide::plan::{Cause, Order, max_deletes_on_file, plans_since};
 use crate::lake::{Error, Table};
 use crate::model::decision::{Reason, Verdict};
 use crate::model::event::{Certainty, Door, Event};
@@ -28,11 +28,12 @@ pub(super) struct Place {
     of: Arc<Loop>,
     begun: Begun,
     ended: bool,
+    worked: bool,
 }
 
 impl Place {
     pub(super) fn new(of: &Arc<Loop>, begun: Begun) -> Self {
-        Self { of: Arc::clone(of), begun, ended: false }
+        Self { of: Arc::clone(of), begun, ended: false, worked: false }
     }
 }
 
@@ -46,6 +47,10 @@ impl Drop for Place {
         // the next round judges it
         self.of.book().free(scope, self.begun.table, now_ms);
         self.of.changed.notify_one();
+        // what found nothing to do may be due again at once: it waits its second
+        if self.worked {
+            self.of.freed.notify_one();
+        }
     }
 }
 
@@ -67,17 +72,29 @@ impl Held {
     fn exchange(&mut self, ask: &Ask<'_>) -> Result<(), Denied> {
         let now_ms = self.of.now();
         let mut budget = self.of.budget();
-        if let Some(reservation) = self.reservation.take() {
+        let back = self.reservation.take();
+        let recorded = back.as_ref().map(Reservation::recorded);
+        if let Some(reservation) = back {
             budget.settle(reservation, 0.0, now_ms);
         }
-        self.reservation = Some(budget.reserve_for(ask, now_ms)?);
+        let granted = budget.reserve_for(ask, now_ms);
+        if let Some(recorder) = self.of.recorder.get() {
+            recorder.exchanged(now_ms, recorded.as_ref(), ask, &granted);
+        }
+        drop(budget);
+        self.reservation = Some(granted?);
         self.at_worst = Used { gb_hours: ask.bound.gb_hours, bytes: ask.bytes, commits: 1 };
         Ok(())
     }
 
     fn settle(&mut self, used: &Used) {
         if let Some(reservation) = self.reservation.take() {
-            self.of.budget().settle_used(reservation, used, self.of.now());
+            let now_ms = self.of.now();
+            let mut budget = self.of.budget();
+            if let Some(recorder) = self.of.recorder.get() {
+                recorder.settled(now_ms, &reservation, used);
+            }
+            budget.settle_used(reservation, used, now_ms);
         }
     }
 }
@@ -106,6 +123,7 @@ pub(super) async fn carry_out(mut place: Place, mut held: Held) {
     let begun = &place.begun;
     match of.plan(begun).await {
         Ok(Found::Plans(plans, _, policy)) => {
+            place.worked = true;
             for plan in plans {
                 if of.is_stopping() || !of.run_one(begun, &policy, &plan, &mut held).await {
                     break;
@@ -129,7 +147,7 @@ impl Loop {
         let Some(table) = self.parts.format.load(name, &begun.reference).await? else { return Ok(Found::Moved) };
         let view = table.view();
         let (mut policy, _, tenant) = self.resolve(name, &view.properties);
-        if view.ident != begun.table || !policy.enabled || (!begun.foresight && !policy.act) {
+        if view.ident != begun.table || !policy.enabled || (!begun.foresight && (!policy.act || self.is_held(name, &policy))) {
             return Ok(Found::Moved);
         }
         policy.max_job_bytes = policy.max_job_bytes.min(begun.max_bytes);
@@ -138,8 +156,10 @@ impl Loop {
         }
         let Some(cause) = Cause::of_verdict(&begun.verdict, &policy) else { return Ok(Found::Moved) };
         let files = table.scope(scope).await?;
+        let mut since = None;
         self.with_page(begun, |page| {
             let memory = ScopeMemory { max_deletes_on_file: Some(max_deletes_on_file(&files)), ..page.memory(scope) };
+            since = memory.settled.as_ref().map(|settled| settled.sequence);
             page.remember(scope, memory);
         });
         let limits = self.parts.settings.budgets.narrowest(tenant.as_deref());
@@ -148,7 +168,7 @@ impl Loop {
         let rate = if begun.foresight { limits.gb_hours_per_hour } else { limits.gb_hours_per_hour.min(now) };
         let limits = BudgetLimits { gb_hours_per_hour: rate, ..limits };
         let order = Order { table: view.ident, name, reference: &begun.reference, policy: &policy, limits: &limits, cause: &cause };
-        Ok(match plans(&order, &files) {
+        Ok(match plans_since(&order, &files, since) {
             Ok(plans) => Found::Plans(plans, table, Box::new(policy)),
             Err(reason) => Found::Nothing(reason, Box::new(policy)),
         })
@@ -170,6 +190,8 @@ impl Loop {
         let estimate = self.book().learned.estimate(policy, plan);
         let result = self.parts.act.run_estimated(plan, Some(estimate), None).await;
         held.settle(&used(&result));
+        self.record_job(policy, plan, &result);
+        telemetry::cost_spent(self.parts.settings.prices.of(result.numbers.gb_hours, result.numbers.requests.all() as f64));
         if result.verdict == JobVerdict::Committed {
             self.rewrote(begun.tenant.as_ref(), result.numbers.bytes_in, self.now());
             self.compare(plan, &estimate, &result.numbers).await;
@@ -221,11 +243,12 @@ impl Loop {
             deletes_applied: plan.inputs.iter().map(|f| f.deletes.len() as u64).sum(),
         };
         self.with_page(begun, |page| {
-            page.remember(scope, page.memory(scope).after_rewrite(policy, &gained));
+            page.remember(scope, page.memory(scope).after_rewrite(policy, &gained).settle(plan.sequence_number));
             page.shrink(scope, None);
             page.release(scope);
             page.await_look(scope, Await { snapshot_id: result.numbers.snapshot_id, since_ms: now_ms });
         });
+        self.replaced(&begun.scope.name);
         // our own commit is looked at like any other
         self.hear_own(begun, result.numbers.snapshot_id);
     }

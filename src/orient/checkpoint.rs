@@ -25,7 +25,7 @@ use crate::lake::{Error, Result};
 use crate::model::ident::TableIdent;
 
 /// The version of the encoding. Every change of a stored type needs another.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// Version and checksum.
 const SEAL: usize = 9;

@@ -9,7 +9,7 @@ use imbl::OrdMap;
 use super::lineage::Reason;
 use super::state::{Counts, FileSize, TableLayout};
 use crate::lake::{Result, Table};
-use crate::model::file::{Entry, EntryStatus, ManifestRef};
+use crate::model::file::{Content, Entry, EntryStatus, ManifestRef};
 use crate::model::layout::Drift;
 use crate::model::partition::PartitionKey;
 
@@ -88,6 +88,18 @@ impl Change {
     pub fn written(&self) -> BTreeMap<PartitionKey, u64> {
         let bytes = |moves: &Moves| moves.added.iter().fold(0, |sum: u64, file| sum.saturating_add(file.bytes));
         self.moves.iter().map(|(key, moves)| (key.clone(), bytes(moves))).collect()
+    }
+
+    /// The partitions in which it took data files away, or rows by position: a rewrite of
+    /// the same files that lands first makes such a commit fail. Positions beside deletes
+    /// by key are a stream's, of rows that the commit itself has brought.
+    pub fn contended(&self) -> impl Iterator<Item = &PartitionKey> {
+        let takes = |moves: &Moves| {
+            let adds = |content: Content| moves.added.iter().any(|file| file.content == content);
+            let by_position = adds(Content::PositionDeletes) || adds(Content::DeletionVector);
+            moves.removed.iter().any(|file| file.content == Content::Data) || (by_position && !adds(Content::EqualityDeletes))
+        };
+        self.moves.iter().filter(move |(_, moves)| takes(moves)).map(|(key, _)| key)
     }
 
     /// The partitions it touched.

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::model::partition::PartitionKey;
+use crate::model::writers::Cadence;
 
 const HOUR_MS: f64 = 3_600_000.0;
 
@@ -31,6 +32,8 @@ pub struct Heard {
     pub user_bytes: u64,
     /// Bytes that this product's rewrites wrote.
     pub rewritten_bytes: u64,
+    /// Foreign commits that a rewrite could make fail.
+    pub cadence: Cadence,
 }
 
 /// Who made a commit, as far as history cares.
@@ -47,7 +50,15 @@ pub enum Author {
 impl Heard {
     /// Nothing heard yet.
     pub fn nothing(since_ms: i64) -> Self {
-        Self { known_since_ms: since_ms, rate: 0.0, rate_ms: since_ms, last_foreign_ms: None, user_bytes: 0, rewritten_bytes: 0 }
+        Self {
+            known_since_ms: since_ms,
+            rate: 0.0,
+            rate_ms: since_ms,
+            last_foreign_ms: None,
+            user_bytes: 0,
+            rewritten_bytes: 0,
+            cadence: Cadence::default(),
+        }
     }
 
     /// Foreign commits per hour now: `ln 2 · Σ 2^(−age / 1 h)`, which a steady
@@ -119,6 +130,16 @@ impl History {
         }
     }
 
+    /// A foreign commit took files or rows away in these partitions: one that a rewrite
+    /// of the same files could make fail. `written_ms` is its writer's clock.
+    pub fn contend<'a>(&mut self, partitions: impl IntoIterator<Item = &'a PartitionKey>, written_ms: i64, now_ms: i64) {
+        for key in partitions {
+            let mut heard = self.partition(key);
+            heard.cadence.commit(written_ms, now_ms);
+            self.partitions.insert(key.clone(), heard);
+        }
+    }
+
     /// Commits went by unseen and left these partitions different: their sums
     /// begin anew, with one foreign commit now.
     pub fn unseen(&mut self, touched: &BTreeSet<PartitionKey>, now_ms: i64) {
@@ -184,6 +205,19 @@ mod tests {
         history.commit(Author::Rewriter, &wrote(100), HOUR);
         let heard = history.partition(&key(1));
         assert_eq!((heard.quiet_for_ms(HOUR), heard.user_bytes, heard.rewritten_bytes), (Some(0), 0, 0));
+    }
+
+    #[test]
+    fn the_rhythm_of_commits_that_contend_is_kept_by_partition() {
+        let mut history = History::new(0);
+        for minute in 1..4 {
+            history.commit(Author::User, &wrote(1), minute * 60_000);
+            history.contend([&key(1)], minute * 60_000 - 7, minute * 60_000);
+        }
+        let (one, two) = (history.partition(&key(1)).cadence, history.partition(&key(2)).cadence);
+        assert_eq!((one.commits, one.gap_ms, one.heard_ms, two), (3, 60_000, 180_000, Cadence::default()));
+        history.unseen(&BTreeSet::from([key(1)]), HOUR);
+        assert_eq!(history.partition(&key(1)).cadence, Cadence::default());
     }
 
     #[test]

@@ -150,6 +150,9 @@ impl Walked {
         for (id, change) in forward.iter().zip(changes.1) {
             let author = author(view.snapshots.get(id));
             self.history.commit(author, &change.written(), now_ms);
+            if let Some(made) = view.snapshots.get(id).filter(|_| author != Author::Own) {
+                self.history.contend(change.contended(), made.timestamp_ms, now_ms);
+            }
             if author == Author::Own { self.own += 1 } else { self.foreign += 1 }
         }
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::history::Heard;
 use crate::model::layout::{PartitionLayout, TIERS, Tally, Tier};
 use crate::model::partition::{PartitionKey, Value};
+use crate::model::writers::Cadence;
 
 const NULL: u8 = 1;
 const BOOL: u8 = 2;
@@ -93,6 +94,7 @@ const HAS_EQUALITY: u8 = 1 << 3;
 const HAS_VECTORS: u8 = 1 << 4;
 const HAS_HEARD: u8 = 1 << 5;
 const HAS_FOREIGN: u8 = 1 << 6;
+const HAS_CADENCE: u8 = 1 << 7;
 
 /// A partition's sums, and what was heard of it, in bytes.
 pub fn row(layout: &PartitionLayout, heard: Option<&Heard>) -> Vec<u8> {
@@ -122,6 +124,7 @@ pub fn row(layout: &PartitionLayout, heard: Option<&Heard>) -> Vec<u8> {
     }
     if let Some(heard) = heard {
         flags |= HAS_HEARD | if heard.last_foreign_ms.is_some() { HAS_FOREIGN } else { 0 };
+        flags |= if heard.cadence == Cadence::default() { 0 } else { HAS_CADENCE };
         put_heard(&mut out, heard);
     }
     let head = [flags, tiers.to_le_bytes()[0], tiers.to_le_bytes()[1]];
@@ -139,6 +142,14 @@ fn put_heard(out: &mut Vec<u8>, heard: &Heard) {
     }
     put_u64(out, heard.user_bytes);
     put_u64(out, heard.rewritten_bytes);
+    let Cadence { commits, gap_ms, spread_ms, written_ms, heard_ms } = heard.cadence;
+    if heard.cadence != Cadence::default() {
+        put_u64(out, commits.into());
+        put_i64(out, gap_ms);
+        put_i64(out, spread_ms);
+        put_i64(out, heard_ms.wrapping_sub(heard.rate_ms));
+        put_i64(out, written_ms.wrapping_sub(heard_ms));
+    }
 }
 
 /// The row in the bytes; `None` when they are no row.
@@ -282,7 +293,15 @@ impl<'a> Input<'a> {
         let rate_ms = known_since_ms.wrapping_add(self.i64()?);
         let foreign = flags & HAS_FOREIGN != 0;
         let last_foreign_ms = if foreign { Some(rate_ms.wrapping_add(self.i64()?)) } else { None };
-        Some(Heard { known_since_ms, rate, rate_ms, last_foreign_ms, user_bytes: self.u64()?, rewritten_bytes: self.u64()? })
+        let (user_bytes, rewritten_bytes) = (self.u64()?, self.u64()?);
+        let cadence = if flags & HAS_CADENCE != 0 { self.cadence(rate_ms)? } else { Cadence::default() };
+        Some(Heard { known_since_ms, rate, rate_ms, last_foreign_ms, user_bytes, rewritten_bytes, cadence })
+    }
+
+    fn cadence(&mut self, rate_ms: i64) -> Option<Cadence> {
+        let (commits, gap_ms, spread_ms) = (u32::try_from(self.u64()?).ok()?, self.i64()?, self.i64()?);
+        let heard_ms = rate_ms.wrapping_add(self.i64()?);
+        Some(Cadence { commits, gap_ms, spread_ms, heard_ms, written_ms: heard_ms.wrapping_add(self.i64()?) })
     }
 }
 
@@ -339,14 +358,24 @@ mod tests {
             equality_deletes: deletes.1,
             deletion_vectors: deletes.2,
         });
-        let heard = (any::<i64>(), -1e9_f64..1e9, any::<i64>(), any::<Option<i64>>(), any::<u64>(), any::<u64>());
-        let heard = heard.prop_map(|(known_since_ms, rate, rate_ms, last_foreign_ms, user_bytes, rewritten_bytes)| Heard {
+        let rhythm = (any::<u32>(), any::<i64>(), any::<i64>(), any::<i64>(), any::<i64>());
+        let rhythm = rhythm.prop_map(|(commits, gap_ms, spread_ms, written_ms, heard_ms)| Cadence {
+            commits,
+            gap_ms,
+            spread_ms,
+            written_ms,
+            heard_ms,
+        });
+        let rhythm = prop_oneof![Just(Cadence::default()), rhythm];
+        let heard = (any::<i64>(), -1e9_f64..1e9, any::<i64>(), any::<Option<i64>>(), any::<u64>(), any::<u64>(), rhythm);
+        let heard = heard.prop_map(|(known_since_ms, rate, rate_ms, last_foreign_ms, user_bytes, rewritten_bytes, cadence)| Heard {
             known_since_ms,
             rate,
             rate_ms,
             last_foreign_ms,
             user_bytes,
             rewritten_bytes,
+            cadence,
         });
         (layout, proptest::option::of(heard))
     }

@@ -14,7 +14,9 @@ pub fn traits(state: &TableState, key: &PartitionKey, cost: &CostModel, now_ms: 
     let global = beside(state, key, &layout, state.layout.global_deletes());
     let mut traits = of_layout(&layout, global, &state.layout.scale());
     traits.compute_cost = cost.gb_hours(traits.small_bytes);
-    Some(with_table(traits, state, &state.heard_of(key), now_ms))
+    let heard = state.heard_of(key);
+    traits.writers.cadence = heard.cadence;
+    Some(with_table(traits, state, &heard, now_ms))
 }
 
 /// Traits of the whole table now: sums over its partitions, means weighted by
@@ -57,7 +59,7 @@ fn beside(state: &TableState, key: &PartitionKey, layout: &PartitionLayout, glob
 }
 
 /// What a partition's files and the global deletes that reach it amount to.
-fn of_layout(layout: &PartitionLayout, global: Tally, scale: &SizeScale) -> Traits {
+pub fn of_layout(layout: &PartitionLayout, global: Tally, scale: &SizeScale) -> Traits {
     let positions = layout.position_deletes.records.saturating_add(layout.deletion_vectors.records);
     let keys = layout.equality_deletes.records.saturating_add(global.records);
     let mut traits = Traits {

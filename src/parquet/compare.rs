@@ -288,7 +288,7 @@ impl Comparing<'_> {
             None => self.left.opened().map_err(left)?,
         };
         let dictionary = if open.has_ids() { Some(self.left.dictionary().map_err(left)?) } else { None };
-        let mut look = Look::begin(wants_ends && !tells_ends || self.asked.nans, dictionary.as_deref());
+        let mut look = Look::begin(wants_ends && !tells_ends || self.asked.nans, dictionary.as_deref(), self.left.column.order);
         values::read(&mut open, &self.left.column, dictionary.as_deref(), &mut look).map_err(left)?;
         let seen = look.end(self.left.column.order, dictionary.as_deref());
         self.left.keep(open);
@@ -305,7 +305,7 @@ impl Comparing<'_> {
         let ids = self.right.open.as_ref().is_some_and(Open::has_ids);
         let dictionary = if ids { Some(self.right.dictionary().map_err(right)?) } else { None };
         let looks = self.right.wants_ends(self.asked.ends) || self.asked.nans;
-        self.look = Look::begin(looks, dictionary.as_deref());
+        self.look = Look::begin(looks, dictionary.as_deref(), self.right.column.order);
         Ok(())
     }
 

@@ -34,7 +34,10 @@ pub fn value_bytes(column: &ColumnDescriptor) -> Result<Option<usize>, Fault> {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Dictionary {
     body: Vec<u8>,
-    /// Ends of the values in `body`.
+    count: usize,
+    /// Bytes of a value, where all have as many.
+    width: Option<usize>,
+    /// Ends of the values in `body`, where they have not.
     ends: Vec<u32>,
 }
 
@@ -49,31 +52,31 @@ impl Dictionary {
     ///
     /// Errs `Damaged` when it holds fewer than `count`.
     pub fn new(mut body: Vec<u8>, count: u32, value_bytes: Option<usize>) -> Result<Self, Fault> {
-        let (mut at, mut ends) = (0usize, Vec::with_capacity(body.len().min(count as usize)));
-        for _ in 0..count {
-            let length = match value_bytes {
-                Some(length) => length,
-                None => {
-                    let prefix = body.get(at..at.saturating_add(4)).and_then(|prefix| prefix.try_into().ok());
-                    let length = prefix.map(u32::from_le_bytes).and_then(|length| usize::try_from(length).ok());
-                    length.and_then(|length| length.checked_add(4)).ok_or_else(too_short)?
-                }
-            };
-            at = at.checked_add(length).filter(|end| *end <= body.len()).ok_or_else(too_short)?;
-            ends.push(u32::try_from(at).map_err(|_| too_short())?);
+        let (count, mut at, mut ends) = (count as usize, 0usize, Vec::new());
+        if let Some(width) = value_bytes {
+            at = count.checked_mul(width).filter(|end| *end <= body.len()).ok_or_else(too_short)?;
+        } else {
+            ends.reserve(body.len().min(count));
+            for _ in 0..count {
+                let prefix = body.get(at..at.saturating_add(4)).and_then(|prefix| prefix.try_into().ok());
+                let length = prefix.map(u32::from_le_bytes).and_then(|length| usize::try_from(length).ok());
+                let length = length.and_then(|length| length.checked_add(4)).ok_or_else(too_short)?;
+                at = at.checked_add(length).filter(|end| *end <= body.len()).ok_or_else(too_short)?;
+                ends.push(u32::try_from(at).map_err(|_| too_short())?);
+            }
         }
         body.truncate(at);
-        Ok(Self { body, ends })
+        Ok(Self { body, count, width: value_bytes, ends })
     }
 
     /// Number of values.
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.count
     }
 
     /// Whether it has no values.
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.count == 0
     }
 
     /// Bytes of its values.
@@ -87,8 +90,7 @@ impl Dictionary {
     }
 
     fn range(&self, place: usize) -> Option<Range<usize>> {
-        let start = place.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied())?;
-        Some(start as usize..*self.ends.get(place)? as usize)
+        range(self.width, &self.ends, place)
     }
 
     fn values(&self) -> impl Iterator<Item = &[u8]> {
@@ -100,16 +102,50 @@ impl Dictionary {
     /// Errs `Damaged` on an id past the end, `Unfit` when they take more than
     /// `most` bytes.
     pub fn look_up(&self, ids: &[u32], most: usize, out: &mut Vec<u8>) -> Result<(), Fault> {
+        match self.width {
+            Some(4) => return self.look_up_fixed::<4>(ids, most, out),
+            Some(8) => return self.look_up_fixed::<8>(ids, most, out),
+            _ => {}
+        }
         let start = out.len();
         for id in ids {
-            let value = self.value(*id).ok_or_else(|| Fault::damaged(format_args!("id {id} in a dictionary of {} values", self.len())))?;
+            let value = self.value(*id).ok_or_else(|| self.beyond(*id))?;
             if out.len() - start + value.len() > most {
-                return Err(Fault::unfit(format_args!("a page would take more than {most} bytes without its dictionary")));
+                return Err(without_dictionary(most));
             }
             out.extend_from_slice(value);
         }
         Ok(())
     }
+
+    /// The same for values of a width that is known when the program is built.
+    fn look_up_fixed<const WIDTH: usize>(&self, ids: &[u32], most: usize, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let start = out.len();
+        let bytes = ids.len().checked_mul(WIDTH).filter(|bytes| *bytes <= most).ok_or_else(|| without_dictionary(most))?;
+        out.resize(start.saturating_add(bytes), 0);
+        let (values, places) = (self.body.as_chunks::<WIDTH>().0, out.get_mut(start..).unwrap_or_default().as_chunks_mut::<WIDTH>().0);
+        for (place, id) in places.iter_mut().zip(ids) {
+            *place = *values.get(*id as usize).ok_or_else(|| self.beyond(*id))?;
+        }
+        Ok(())
+    }
+
+    fn beyond(&self, id: u32) -> Fault {
+        Fault::damaged(format_args!("id {id} in a dictionary of {} values", self.len()))
+    }
+}
+
+/// Where a value lies among others: by their width, or by their ends.
+fn range(width: Option<usize>, ends: &[u32], place: usize) -> Option<Range<usize>> {
+    if let Some(width) = width {
+        return Some(place.checked_mul(width)?..place.checked_add(1)?.checked_mul(width)?);
+    }
+    let start = place.checked_sub(1).map_or(Some(0), |before| ends.get(before).copied())?;
+    Some(start as usize..*ends.get(place)? as usize)
+}
+
+fn without_dictionary(most: usize) -> Fault {
+    Fault::unfit(format_args!("a page would take more than {most} bytes without its dictionary"))
 }
 
 fn too_short() -> Fault {
@@ -148,9 +184,9 @@ impl Merged {
 /// first of them show.
 pub fn merge(dictionaries: &[&Dictionary], most: usize) -> Option<Merged> {
     let all: usize = dictionaries.iter().map(|d| d.body.len()).sum();
-    let mut merging = Merging::new(all.min(most));
     let mut ids: Vec<Option<Ids>> = dictionaries.iter().map(|_| None).collect();
     let first = most_frequent(dictionaries)?;
+    let mut merging = Merging::new(all.min(most), dictionaries.get(first)?);
     let mut seen = 0;
     for place in std::iter::once(first).chain((0..dictionaries.len()).filter(|place| *place != first)) {
         let dictionary = dictionaries.get(place)?;
@@ -163,10 +199,12 @@ pub fn merge(dictionaries: &[&Dictionary], most: usize) -> Option<Merged> {
     Some(Merged { body: std::mem::take(&mut merging.body), values: merging.values, ids: ids.into_iter().collect::<Option<_>>()? })
 }
 
-/// Whether dictionaries that hardly share values will exceed the limit far.
+/// Whether dictionaries will exceed the limit by a quarter, by an eighth of them or
+/// more: values that they share grow with the square of what is seen.
 fn hopeless(merged: usize, seen: usize, all: usize, most: usize) -> bool {
     let (merged, seen, all) = (merged as u128, seen as u128, all as u128);
-    seen * 8 > all && merged * 10 > seen * 8 && merged * all > seen * 2 * most as u128
+    let shared = seen.saturating_sub(merged) * all * all / (seen * seen).max(1);
+    seen * 8 > all && all.saturating_sub(shared) * 4 > most as u128 * 5
 }
 
 fn most_frequent(dictionaries: &[&Dictionary]) -> Option<usize> {
@@ -180,7 +218,9 @@ fn most_frequent(dictionaries: &[&Dictionary]) -> Option<usize> {
 /// Values of dictionaries, each once, in the order in which they were met.
 struct Merging {
     body: Vec<u8>,
-    /// Ends of the values in `body`.
+    /// Bytes of a value, where all have as many.
+    width: Option<usize>,
+    /// Ends of the values in `body`, where they have not.
     ends: Vec<u32>,
     values: u32,
     /// Where values are found again by their hashes.
@@ -214,9 +254,12 @@ fn give(slots: Vec<Slot>) {
 }
 
 impl Merging {
-    /// None yet, with room for so many bytes of them.
-    fn new(bytes: usize) -> Self {
-        Self { body: rooms::take(bytes.min(MOST_AT_FIRST)), ends: Vec::new(), values: 0, slots: Vec::new() }
+    /// None yet, with room for so many bytes of them, and to find those of a dictionary.
+    fn new(bytes: usize, dictionary: &Dictionary) -> Self {
+        let (body, width) = (rooms::take(bytes.min(MOST_AT_FIRST)), dictionary.width);
+        let mut merging = Self { body, width, ends: Vec::new(), values: 0, slots: Vec::new() };
+        merging.grow(dictionary.len().saturating_mul(2).min(KEPT_SLOTS.1));
+        merging
     }
 
     /// `None` when there are more values than ids, or bytes than the format has.
@@ -226,44 +269,61 @@ impl Merging {
             return Some(Ids::Same);
         }
         let mut table = Vec::with_capacity(dictionary.len());
-        self.ends.reserve(dictionary.len());
-        for value in dictionary.values() {
-            table.push(self.id(value)?);
+        match self.width {
+            Some(4) => self.add_fixed::<4>(dictionary, &mut table)?,
+            Some(8) => self.add_fixed::<8>(dictionary, &mut table)?,
+            _ => {
+                for value in dictionary.values() {
+                    table.push(self.id(value, |known, id| known.value(id) == Some(value))?);
+                }
+            }
         }
         let same = table.iter().zip(0u32..).all(|(id, place)| *id == place);
         Some(if same { Ids::Same } else { Ids::Mapped(table) })
     }
 
-    /// The id of a value, which is a new one where the value is.
-    fn id(&mut self, value: &[u8]) -> Option<u32> {
+    /// The ids of values of a width that is known when the program is built.
+    fn add_fixed<const WIDTH: usize>(&mut self, dictionary: &Dictionary, table: &mut Vec<u32>) -> Option<()> {
+        for value in dictionary.body.as_chunks::<WIDTH>().0 {
+            table.push(self.id(value, |known, id| known.body.as_chunks::<WIDTH>().0.get(id as usize) == Some(value))?);
+        }
+        Some(())
+    }
+
+    /// The id of a value, which is a new one where the value is. `is`: whether an id
+    /// is that of the value.
+    #[inline]
+    fn id(&mut self, value: &[u8], is: impl Fn(&Self, u32) -> bool) -> Option<u32> {
         if self.slots.len() / 2 <= self.values as usize {
-            self.grow();
+            self.grow(0);
         }
         let (hash, last) = (hash(value), self.slots.len().checked_sub(1)?);
         let mut place = first(hash, self.slots.len());
         loop {
             match *self.slots.get(place)? {
                 (_, 0) => break,
-                (found, next) if found == hash && self.value(next - 1) == Some(value) => return Some(next - 1),
+                (found, next) if found == hash && is(self, next - 1) => return Some(next - 1),
                 _ => place = (place + 1) & last,
             }
         }
         let id = self.values;
         self.values = id.checked_add(1).filter(|values| *values < u32::MAX)?;
         self.body.extend_from_slice(value);
-        self.ends.push(u32::try_from(self.body.len()).ok()?);
+        let end = u32::try_from(self.body.len()).ok()?;
+        if self.width.is_none() {
+            self.ends.push(end);
+        }
         *self.slots.get_mut(place)? = (hash, id + 1);
         Some(id)
     }
 
     fn value(&self, id: u32) -> Option<&[u8]> {
-        let start = id.checked_sub(1).map_or(Some(0), |before| self.ends.get(before as usize).copied())?;
-        self.body.get(start as usize..*self.ends.get(id as usize)? as usize)
+        self.body.get(range(self.width, &self.ends, id as usize)?)
     }
 
-    /// Twice as many slots, a power of two; at most half of them are in use.
-    fn grow(&mut self) {
-        let wanted = (self.slots.len() * 2).max(FEWEST_SLOTS);
+    /// Twice as many slots, or so many: a power of two. At most half of them are in use.
+    fn grow(&mut self, least: usize) {
+        let wanted = (self.slots.len() * 2).max(FEWEST_SLOTS).max(least.next_power_of_two());
         let mut new = kept().pop().unwrap_or_default();
         new.clear();
         new.resize(wanted, (0, 0));
@@ -291,6 +351,7 @@ fn first(hash: u32, slots: usize) -> usize {
     hash as usize & (slots - 1)
 }
 
+#[inline]
 fn hash(value: &[u8]) -> u32 {
     // Odd numbers without a pattern: numbers in a row come apart.
     let mixed = |number: u64| {
@@ -351,6 +412,15 @@ mod tests {
         assert!(merged(&[&["aaaa"], &["bbbb"]], 16).is_some());
         assert!(merged(&[&["aaaa"], &["bbbb"]], 15).is_none());
         assert!(merged(&[], 15).is_none());
+    }
+
+    #[test]
+    fn a_merge_is_given_up_by_what_its_first_eighth_shows() {
+        assert!(hopeless(200, 200, 1000, 700), "nothing is shared");
+        assert!(!hopeless(200, 200, 1000, 800), "little more than is allowed");
+        assert!(!hopeless(100, 100, 1000, 100), "too few were seen");
+        assert!(!hopeless(180, 200, 1000, 500), "a tenth shared of a fifth is half of all");
+        assert!(hopeless(198, 200, 1000, 700));
     }
 
     #[test]

@@ -201,8 +201,8 @@ fn batches(bytes: &[u8], width: u32, count: u32, mut each: impl FnMut(&mut [u32]
     }
 }
 
-/// Room for a group of eight numbers, and for a word that begins in its last byte.
-const GROUP: usize = 32 + 8;
+/// Words that hold a group of eight numbers of any width.
+const WORDS: usize = 4;
 
 /// Does something for a width that is known when the program is built: shifts and
 /// masks are then constants, which makes it several times as fast.
@@ -222,62 +222,72 @@ macro_rules! by_width {
 /// Unpacks groups of eight numbers; bytes cut off count as zero.
 fn unpack_all(bytes: &[u8], width: u32, out: &mut [u32; BATCH]) {
     fn unpack<const WIDTH: usize>(bytes: &[u8], out: &mut [u32; BATCH]) {
-        let ((groups, rest), (places, _)) = (bytes.as_chunks::<WIDTH>(), out.as_chunks_mut::<8>());
-        groups.iter().zip(places.iter_mut()).for_each(|(group, place)| *place = unpacked(group));
-        if let Some(place) = places.get_mut(groups.len())
-            && !rest.is_empty()
-        {
-            let mut whole = [0u8; WIDTH];
-            whole.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-            *place = unpacked(&whole);
+        let mut rest = bytes;
+        for place in out.as_chunks_mut::<8>().0 {
+            if rest.is_empty() {
+                return;
+            }
+            *place = if rest.len() >= WIDTH.div_ceil(8) * 8 {
+                unpacked::<WIDTH>(rest)
+            } else {
+                let mut whole = [0u8; WORDS * 8];
+                whole.iter_mut().zip(rest.iter().take(WIDTH)).for_each(|(to, from)| *to = *from);
+                unpacked::<WIDTH>(&whole)
+            };
+            rest = rest.get(WIDTH..).unwrap_or_default();
         }
     }
     by_width!(width, unpack(bytes, out));
 }
 
-/// The eight numbers of a group.
-fn unpacked<const WIDTH: usize>(group: &[u8; WIDTH]) -> [u32; 8] {
-    let (mut held, mask) = ([0u8; GROUP], ((1u64 << WIDTH) - 1) as u32);
-    held.iter_mut().zip(group).for_each(|(place, byte)| *place = *byte);
+/// The eight numbers that these bytes begin with: there is a whole word for every
+/// bit of them.
+fn unpacked<const WIDTH: usize>(bytes: &[u8]) -> [u32; 8] {
+    let word = |place: usize| bytes.get(place * 8..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u64::from_le_bytes(*word));
+    let (words, mask): ([u64; WORDS], u64) = (std::array::from_fn(word), (1 << WIDTH) - 1);
     std::array::from_fn(|number| {
-        let bit = number * WIDTH;
-        let word = held.get(bit / 8..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u64::from_le_bytes(*word));
-        (word >> (bit % 8)) as u32 & mask
+        let (place, shift) = (number * WIDTH / 64, number * WIDTH % 64);
+        let low = words.get(place).map_or(0, |word| word >> shift);
+        let high = if shift + WIDTH > 64 { words.get(place + 1).map_or(0, |word| word << (64 - shift)) } else { 0 };
+        ((low | high) & mask) as u32
     })
 }
 
 /// Appends numbers in groups of eight, of `width` bytes each; zeros fill the last.
 pub fn pack_all(numbers: &[u32], width: u32, out: &mut Vec<u8>) {
     fn pack<const WIDTH: usize>(numbers: &[u32], out: &mut Vec<u8>) {
-        let (groups, rest) = numbers.as_chunks::<8>();
-        out.reserve(numbers.len().div_ceil(8) * WIDTH);
-        groups.iter().for_each(|group| out.extend_from_slice(&packed::<WIDTH>(group)));
-        if !rest.is_empty() {
-            let mut last = [0u32; 8];
-            last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-            out.extend_from_slice(&packed::<WIDTH>(&last));
+        let (start, (groups, rest)) = (out.len(), numbers.as_chunks::<8>());
+        let end = start + numbers.len().div_ceil(8) * WIDTH;
+        // whole words are written, over which the next group begins
+        out.resize(end + WORDS * 8, 0);
+        let mut last = [0u32; 8];
+        last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+        let last = if rest.is_empty() { None } else { Some(&last) };
+        for (place, group) in groups.iter().chain(last).enumerate() {
+            if let Some(room) = out.get_mut(start + place * WIDTH..).and_then(|room| room.first_chunk_mut()) {
+                pack_group::<WIDTH>(group, room);
+            }
         }
+        out.truncate(end);
     }
     by_width!(width, pack(numbers, out));
 }
 
-/// The bytes of a group of eight numbers.
-fn packed<const WIDTH: usize>(group: &[u32; 8]) -> [u8; WIDTH] {
-    let (mut word, mut bits, mut held, mut done) = (0u64, 0usize, [0u8; GROUP], 0usize);
-    for number in group {
-        word |= u64::from(*number) << bits;
-        bits += WIDTH;
-        if bits >= 32 {
-            if let Some(place) = held.get_mut(done..).and_then(|rest| rest.first_chunk_mut()) {
-                *place = (word as u32).to_le_bytes();
-            }
-            (done, word, bits) = (done + 4, word >> 32, bits - 32);
+/// Packs a group of eight numbers; what is behind it in its last word becomes zero.
+fn pack_group<const WIDTH: usize>(group: &[u32; 8], room: &mut [u8; WORDS * 8]) {
+    let mut words = [0u64; WORDS];
+    for (number, value) in group.iter().enumerate() {
+        let (place, shift) = (number * WIDTH / 64, number * WIDTH % 64);
+        if let Some(word) = words.get_mut(place) {
+            *word |= u64::from(*value) << shift;
+        }
+        if let Some(word) = words.get_mut(place + 1).filter(|_| shift + WIDTH > 64) {
+            *word |= u64::from(*value) >> (64 - shift);
         }
     }
-    if let Some(place) = held.get_mut(done..).and_then(|rest| rest.first_chunk_mut()) {
+    for (place, word) in room.as_chunks_mut::<8>().0.iter_mut().zip(words).take(WIDTH.div_ceil(8)) {
         *place = word.to_le_bytes();
     }
-    std::array::from_fn(|place| held.get(place).copied().unwrap_or(0))
 }
 
 #[cfg(test)]

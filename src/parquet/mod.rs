@@ -23,4 +23,5 @@ pub mod statistics;
 pub mod tap;
 pub mod thrift;
 pub mod trust;
+pub mod whole;
 pub mod window;

@@ -213,6 +213,9 @@ impl Joining {
             }
         }
         let most = front.iter().map(|dictionary| dictionary.bytes().len()).max().unwrap_or(0).max(DICTIONARY_BYTES);
+        if self.shows_better_without(sources.get(..sources_in_front).unwrap_or_default(), most)? {
+            return Ok(None);
+        }
         let Some(merged) = dictionary::merge(&front, most).filter(|merged| merged.values > 0) else { return Ok(None) };
         let merged = spread(merged, sources);
         let in_front = sources.get(..sources_in_front).unwrap_or_default();
@@ -220,6 +223,21 @@ impl Joining {
             return Ok(None);
         }
         Ok(Some(merged))
+    }
+
+    /// Whether the first few of many dictionaries share hardly a value, and are better
+    /// without: then so are all, and need not be merged to see it.
+    fn shows_better_without(&mut self, sources: &[Source<'_>], most: usize) -> Result<bool, Failure> {
+        let few = sources.get(..sources.len().div_ceil(SHOWING)).unwrap_or_default();
+        let dictionaries: Vec<&Dictionary> = few.iter().filter_map(|source| source.dictionary.as_ref()).collect();
+        let bytes: usize = dictionaries.iter().map(|dictionary| dictionary.bytes().len()).sum();
+        if dictionaries.len() < 2 || bytes < SHOWING_BYTES {
+            return Ok(false);
+        }
+        match dictionary::merge(&dictionaries, most).filter(|merged| merged.body.len() * 10 > bytes * 9) {
+            Some(merged) => self.better_without(&spread(merged, few), few),
+            None => Ok(false),
+        }
     }
 
     /// Whether pages of values would be smaller than pages of ids with their
@@ -373,6 +391,10 @@ fn origin<'a>(sources: &'a [Source<'_>], (source, page, seen): &'a (usize, usize
 
 /// A dictionary of more than one value in so many may not pay.
 const DISTINCT_SHARE: u64 = 20;
+/// One dictionary in so many is looked at to see what they share, where these take so
+/// many bytes: smaller ones are merged as soon.
+const SHOWING: usize = 8;
+const SHOWING_BYTES: usize = 64 << 10;
 /// A dictionary of so few values always pays.
 const FEW_VALUES: u32 = 1024;
 

@@ -18,6 +18,7 @@ use crate::model::plan::Path;
 use crate::model::refusal::Refused;
 use crate::model::table::SpecInfo;
 use crate::model::traits::Traits;
+use crate::model::writers::Hold;
 use crate::observe::{Entrance, ledger};
 
 /// The loop, as the services see it.
@@ -83,6 +84,23 @@ pub trait Backend: Send + Sync + 'static {
     /// When the settings do not ask for it.
     fn tell_capacity(&self, _free_gb: f64, _until_ms: i64) -> Result<f64, Error> {
         Err(Error::Unavailable("nothing is taken here".to_owned()))
+    }
+
+    /// Has a table left alone for somebody, in place of what the same holder asked for
+    /// before; gives back until when.
+    ///
+    /// # Errors
+    /// When that cannot be kept.
+    async fn hold(&self, name: &TableName, hold: Hold) -> Result<i64, Error> {
+        Err(Error::Unavailable(format!("{name} cannot be held for {}: nothing is kept here", hold.by)))
+    }
+
+    /// Gives a table back, of one holder or of all; how many held it.
+    ///
+    /// # Errors
+    /// When that cannot be kept.
+    async fn release(&self, name: &TableName, holder: Option<&str>) -> Result<usize, Error> {
+        Err(Error::Unavailable(format!("{name} is not held by {}: nothing is kept here", holder.unwrap_or("anybody"))))
     }
 
     /// Decisions as they are made.
@@ -237,6 +255,8 @@ pub struct Candidate {
     pub tenant: String,
     /// No other candidate gains as much for as little.
     pub on_front: bool,
+    /// The point of the front that the weights choose.
+    pub chosen: bool,
     /// A trigger fired: it goes before everything that was ranked.
     pub urgent: bool,
 }

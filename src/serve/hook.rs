@@ -8,14 +8,14 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::backend::Backend;
-use super::plain;
+use super::{hold, plain};
 use crate::model::event::{Door, Heard};
 use crate::observe::entrance::check_branch;
-use crate::observe::grpc::decode;
+use crate::observe::grpc::{decode, table_name};
 use crate::proto::Sequenced;
 use crate::proto::services::commit_hook_server::CommitHook;
 use crate::proto::v1::ack::Status as AckStatus;
-use crate::proto::v1::{Ack, CommitEvent};
+use crate::proto::v1::{Ack, CommitEvent, HoldTableRequest, HoldTableResponse, ReleaseTableRequest, ReleaseTableResponse};
 use crate::telemetry;
 
 pub(super) struct Hook {
@@ -105,6 +105,21 @@ impl CommitHook for Hook {
             Err(Refused::Invalid(why)) => Err(Status::invalid_argument(why)),
             Err(Refused::NotFound(why)) => Err(Status::not_found(why)),
         }
+    }
+
+    async fn hold_table(&self, request: Request<HoldTableRequest>) -> Result<Response<HoldTableResponse>, Status> {
+        let ask = request.into_inner();
+        let name = table_name(&ask.table, ask.path.as_ref()).map_err(|e| Status::invalid_argument(e.to_string()))?;
+        let time = std::time::Duration::from_secs(ask.seconds);
+        let until_ms = hold::hold(self.backend.as_ref(), &name, &ask.holder, time).await?;
+        Ok(Response::new(HoldTableResponse { until_ms }))
+    }
+
+    async fn release_table(&self, request: Request<ReleaseTableRequest>) -> Result<Response<ReleaseTableResponse>, Status> {
+        let ask = request.into_inner();
+        let name = table_name(&ask.table, ask.path.as_ref()).map_err(|e| Status::invalid_argument(e.to_string()))?;
+        let released = hold::release(self.backend.as_ref(), &name, &ask.holder).await?;
+        Ok(Response::new(ReleaseTableResponse { released: u32::try_from(released).unwrap_or(u32::MAX) }))
     }
 
     type ReportCommitsStream = Pin<Box<dyn Stream<Item = Result<Ack, Status>> + Send>>;

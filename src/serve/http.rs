@@ -13,6 +13,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use super::api;
 use super::backend::{Backend, Health};
 use super::guard::{self, Guard};
+use super::hold;
 use crate::observe;
 
 #[derive(Clone)]
@@ -25,6 +26,7 @@ pub(super) fn router(backend: Arc<dyn Backend>, metrics: PrometheusHandle, guard
     let door = backend.entrance().map(|entrance| observe::http::router(entrance, max_bytes));
     let door = door
         .unwrap_or_default()
+        .merge(hold::router(backend.clone()))
         .merge(api::router(Arc::clone(&backend), max_bytes))
         .layer(axum::middleware::from_fn_with_state(guard, guard::pass));
     Router::new()

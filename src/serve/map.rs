@@ -48,6 +48,7 @@ pub(super) fn candidate(candidate: &Candidate) -> v1::Candidate {
         waits_for: candidate.waits_for.clone(),
         tenant: candidate.tenant.clone(),
         on_front: candidate.on_front,
+        chosen: candidate.chosen,
         urgent: candidate.urgent,
     }
 }
@@ -130,6 +131,7 @@ fn detail(made: &Explained) -> String {
         Verdict::Not { reason: Reason::Refused(refused) } => refused.told(),
         Verdict::Not { reason: Reason::OwnFilter { name, failure: None } } => format!("the filter `{name}` does not hold"),
         Verdict::Not { reason: Reason::OwnFilter { name, failure: Some(why) } } => format!("the filter `{name}` cannot be asked: {why}"),
+        Verdict::Not { reason: Reason::Held { by, .. } } => format!("held by {by}: it is left alone until then"),
         Verdict::Not { reason } => reason_words(reason).to_owned(),
         Verdict::Now { rule, .. } if Mode::named(rule).is_some() => format!("mode `{rule}` makes it due"),
         Verdict::Now { rule, .. } => format!("rule `{rule}` fired"),
@@ -151,6 +153,8 @@ fn reason_words(reason: &Reason) -> &'static str {
         Reason::TooSmall => "fewer bytes than are worth a job",
         Reason::CoolingDown { .. } => "rewritten too recently, or the last rewrite gained nothing",
         Reason::QuietWindow { .. } => "written to too recently",
+        Reason::Held { .. } => "somebody asked that it be left alone; `release` takes that back",
+        Reason::KeptOut { .. } => "a writer is expected, whose statement a rewrite would make fail",
         Reason::OutsideWindows { .. } => "outside the hours in which the settings let work begin",
         Reason::NotDue { .. } => "work is not due yet, as the settings' mode has it",
         Reason::NeverDue => "the schedule has no time any more",
@@ -172,6 +176,8 @@ fn until_ms(verdict: &Verdict) -> Option<i64> {
                 Reason::TooNew { until_ms }
                 | Reason::CoolingDown { until_ms }
                 | Reason::QuietWindow { until_ms }
+                | Reason::Held { until_ms, .. }
+                | Reason::KeptOut { until_ms }
                 | Reason::OutsideWindows { until_ms }
                 | Reason::NotDue { until_ms },
         } => Some(*until_ms),

@@ -5,6 +5,7 @@ mod api;
 pub mod backend;
 pub mod client;
 mod guard;
+mod hold;
 mod hook;
 mod http;
 mod layout;

@@ -17,6 +17,7 @@ mod poll;
 mod preset;
 mod proxy;
 mod ranking;
+mod record;
 mod resolve;
 mod section;
 mod server;
@@ -25,7 +26,7 @@ mod table;
 mod units;
 mod uri;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
@@ -45,7 +46,8 @@ pub use kafka::{Kafka, Topic as KafkaTopic};
 pub use policy::PolicySettings;
 pub use poll::Poll;
 pub use proxy::Proxy;
-pub use resolve::{Warning, resolve};
+pub use record::Record;
+pub use resolve::{Warning, resolve, resolve_over};
 pub use server::Server;
 pub use table::TableRule;
 
@@ -77,6 +79,8 @@ pub struct Settings {
     pub prices: Prices,
     /// Users' own traits, filters and triggers.
     pub expressions: Expressions,
+    /// Where decisions are recorded.
+    pub record: Record,
     /// What holds for every table.
     pub defaults: PolicySettings,
     /// What holds for the tables of a pattern; later rules win, field by field.
@@ -134,6 +138,16 @@ impl Settings {
         let mut mistakes = Vec::new();
         let settings = Self::from_section(Section::new("", Value::Dict(Tag::Default, values), &mut mistakes), &environment);
         if mistakes.is_empty() { Ok(settings) } else { Err(Error(mistakes)) }
+    }
+
+    /// The sections that a TOML text sets.
+    ///
+    /// # Errors
+    /// When it is no TOML.
+    pub fn sections(toml: &str) -> Result<BTreeSet<String>, Error> {
+        let read: Result<Dict, _> = Figment::from(Toml::string(toml)).extract();
+        let values = read.map_err(|e| Error(vec![Mistake { key: String::new(), message: e.to_string() }]))?;
+        Ok(values.into_keys().collect())
     }
 
     /// The tenant of the table of that name: the first whose pattern holds.
@@ -233,6 +247,7 @@ impl Settings {
             capacity_share,
             ranking: ranking::from_section(top.section("ranking")),
             prices: ranking::prices(top.section("prices")),
+            record: Record::from_section(top.section("record")),
             defaults: PolicySettings::from_section(top.section("defaults"), &expressions),
             tables: table::all(&mut top, &named, &expressions),
             expressions,

@@ -7,7 +7,7 @@ use super::expressions::Expressions;
 use super::section::Section;
 use super::units::{self, Read, duration_ms, flag, number, size, some_duration_ms, some_size};
 use crate::model::mode::Mode;
-use crate::model::policy::{Filter, Policy, Rule};
+use crate::model::policy::{Filter, Policy, Rule, Scoping};
 use crate::model::preset::Preset;
 use crate::model::schedule::Schedule;
 use crate::model::window::Window;
@@ -33,6 +33,10 @@ pub struct PolicySettings {
     pub min_table_bytes: Option<u64>,
     /// Time without writes, in milliseconds.
     pub quiet_window_ms: Option<i64>,
+    /// Longest time for which expected writers keep us out of a partition, in milliseconds.
+    pub keep_out_ms: Option<i64>,
+    /// Until when the table is left alone; `Some(None)` for no time.
+    pub hold_until_ms: Option<Option<i64>>,
     /// Time between two rewrites of a partition, in milliseconds.
     pub cooldown_ms: Option<i64>,
     /// Weight of gain against cost.
@@ -78,6 +82,8 @@ pub struct PolicySettings {
     pub retention_ms: Option<Option<i64>>,
     /// A partition that is dropped within this time is left alone, in milliseconds.
     pub retention_margin_ms: Option<i64>,
+    /// How much one piece of work takes.
+    pub scope: Option<Scoping>,
 }
 
 impl PolicySettings {
@@ -93,6 +99,8 @@ impl PolicySettings {
             min_table_age_ms: s.read("min_table_age", duration_ms),
             min_table_bytes: s.read("min_table_size", size),
             quiet_window_ms: s.read("quiet_window", duration_ms),
+            keep_out_ms: s.read("keep_out", duration_ms),
+            hold_until_ms: s.read("hold_until", |v| units::or_off(v, units::moment_ms)),
             cooldown_ms: s.read("cooldown", duration_ms),
             gain_weight: s.read("gain_weight", |v| number(v, 0.0, 1.0)),
             executor_memory_gb: s.read("executor_memory_gb", |v| number(v, 0.001, 1e6)),
@@ -115,6 +123,7 @@ impl PolicySettings {
             intermediate: s.read("intermediate", flag),
             retention_ms: s.read("retention", |v| units::or_off(v, some_duration_ms)),
             retention_margin_ms: s.read("retention_margin", duration_ms),
+            scope: s.read("scope", scope),
         };
         section.finish();
         settings
@@ -145,6 +154,8 @@ impl PolicySettings {
         set(&mut policy.min_table_age_ms, &self.min_table_age_ms);
         set(&mut policy.min_table_bytes, &self.min_table_bytes);
         set(&mut policy.quiet_window_ms, &self.quiet_window_ms);
+        set(&mut policy.keep_out_ms, &self.keep_out_ms);
+        set(&mut policy.hold_until_ms, &self.hold_until_ms);
         set(&mut policy.cooldown_ms, &self.cooldown_ms);
         set(&mut policy.gain_weight, &self.gain_weight);
         set(&mut policy.cost.executor_memory_gb, &self.executor_memory_gb);
@@ -157,6 +168,7 @@ impl PolicySettings {
         set(&mut policy.review_above_gb_hours, &self.review_above_gb_hours);
         set(&mut policy.review_min_gain, &self.review_min_gain);
         set(&mut policy.windows, &self.windows);
+        set(&mut policy.scope, &self.scope);
         policy
     }
 }
@@ -184,6 +196,12 @@ fn count_or_off(value: &Value) -> Read<Option<u64>> {
         "off" | "false" => Ok(None),
         _ => number(value, 0, u64::MAX).map(Some).map_err(|e| format!("{e}; or \"off\" to queue nothing")),
     }
+}
+
+fn scope(value: &Value) -> Read<Scoping> {
+    let text = units::text(value)?;
+    let named = Scoping::ALL.into_iter().find(|scope| scope.name() == text.trim());
+    named.ok_or_else(|| format!("expected partition, table, snapshot or hybrid, found `{text}`"))
 }
 
 /// A list, or one text with commas; an empty one is any time.

@@ -36,6 +36,8 @@ pub(super) fn prices(mut section: Section<'_>) -> Prices {
     let prices = Prices {
         gb_hour: section.read("gb_hour", |v| number(v, 0.0, 1e6)).unwrap_or_default(),
         thousand_requests: section.read("thousand_requests", |v| number(v, 0.0, 1e6)).unwrap_or_default(),
+        gb_month: section.read("gb_month", |v| number(v, 0.0, 1e6)).unwrap_or_default(),
+        scans_per_hour: section.read("scans_per_hour", |v| number(v, 0.0, 1e9)).unwrap_or_default(),
         currency: section.read("currency", word).unwrap_or_else(|| "USD".to_owned()),
     };
     section.finish();

@@ -31,8 +31,18 @@ pub struct Warning {
 /// properties. A property that cannot be used changes nothing and is a warning:
 /// whoever may alter one table must not stop the loop for all.
 pub fn resolve(settings: &Settings, name: &TableName, properties: &BTreeMap<String, String>) -> (Policy, Vec<Warning>) {
+    resolve_over(settings, name, properties, Policy::default())
+}
+
+/// The same over another policy than the default one: what nothing sets stays as it is there.
+pub fn resolve_over(
+    settings: &Settings,
+    name: &TableName,
+    properties: &BTreeMap<String, String>,
+    policy: Policy,
+) -> (Policy, Vec<Warning>) {
     let mut warnings = Vec::new();
-    let mut policy = settings.defaults.over(Policy::default());
+    let mut policy = settings.defaults.over(policy);
     for rule in settings.tables.iter().filter(|rule| rule.matches(name)) {
         policy = rule.policy.over(policy);
     }

@@ -1,11 +1,12 @@
 //! What holds, as a settings file would say it.
 
 use super::policy::PolicySettings;
+use super::units;
 use crate::model::policy::{Policy, Rule};
 
 impl PolicySettings {
     /// A whole policy.
-    pub(super) fn of(policy: &Policy) -> Self {
+    pub fn of(policy: &Policy) -> Self {
         Self {
             enabled: Some(policy.enabled),
             act: Some(policy.act),
@@ -16,6 +17,8 @@ impl PolicySettings {
             min_table_age_ms: Some(policy.min_table_age_ms),
             min_table_bytes: Some(policy.min_table_bytes),
             quiet_window_ms: Some(policy.quiet_window_ms),
+            keep_out_ms: Some(policy.keep_out_ms),
+            hold_until_ms: Some(policy.hold_until_ms),
             cooldown_ms: Some(policy.cooldown_ms),
             gain_weight: Some(policy.gain_weight),
             executor_memory_gb: Some(policy.cost.executor_memory_gb),
@@ -38,6 +41,7 @@ impl PolicySettings {
             intermediate: Some(policy.intermediate),
             retention_ms: Some(policy.retention_ms),
             retention_margin_ms: Some(policy.retention_margin_ms),
+            scope: Some(policy.scope),
         }
     }
 
@@ -54,6 +58,8 @@ impl PolicySettings {
             ("min_table_age", self.min_table_age_ms.map(duration)),
             ("min_table_size", self.min_table_bytes.map(size)),
             ("quiet_window", self.quiet_window_ms.map(duration)),
+            ("keep_out", self.keep_out_ms.map(duration)),
+            ("hold_until", self.hold_until_ms.map(|until| format!("\"{}\"", until.map_or_else(|| "off".to_owned(), units::moment)))),
             ("cooldown", self.cooldown_ms.map(duration)),
             ("gain_weight", self.gain_weight.map(|v| v.to_string())),
             ("executor_memory_gb", self.executor_memory_gb.map(|v| v.to_string())),
@@ -78,6 +84,7 @@ impl PolicySettings {
             ("intermediate", self.intermediate.map(|v| v.to_string())),
             ("retention", self.retention_ms.map(|v| or_off(v.map(duration)))),
             ("retention_margin", self.retention_margin_ms.map(duration)),
+            ("scope", self.scope.map(|scope| format!("\"{}\"", scope.name()))),
         ]);
         keys.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
     }
@@ -138,13 +145,15 @@ mod tests {
         let policy = Policy {
             queue_min_reduction: None,
             cooldown_ms: 90_500,
+            hold_until_ms: Some(1_769_896_800_000),
             min_table_bytes: 1_000_001,
             review_above_gb_hours: Some(1.5),
             windows: vec!["sat-sun 00:00-24:00".parse().unwrap()],
+            scope: crate::model::policy::Scoping::Hybrid,
             ..Policy::default()
         };
         let shown = PolicySettings::of(&policy).shown();
-        assert_eq!(shown.len(), 31);
+        assert_eq!(shown.len(), 34);
         let lines: Vec<String> = shown.iter().map(|(key, value)| format!("{key} = {value}")).collect();
         let read = Settings::read(&format!("[defaults]\n{}", lines.join("\n")), []).unwrap();
         assert_eq!(read.defaults.over(Policy { tier_files: 99, act: true, ..Policy::default() }), policy);

@@ -289,6 +289,20 @@ fn properties_override_field_by_field() {
 }
 
 #[test]
+fn a_table_is_held_until_a_moment_and_kept_out_of_for_a_time() {
+    let held = |until: &str| policy("", &[("afterwrite.hold-until", until)]);
+    assert_eq!((policy("", &[]).0.hold_until_ms, policy("", &[]).0.keep_out_ms), (None, 600_000));
+    for until in ["1970-01-01T01:00:00Z", "1970-01-01T03:00:00.000+02:00", "3600000"] {
+        assert_eq!((held(until).0.hold_until_ms, held(until).1), (Some(3_600_000), vec![]), "{until}");
+    }
+    assert_eq!(held("off").0.hold_until_ms, None);
+    let wrong = held("tomorrow");
+    assert_eq!((wrong.0.hold_until_ms, wrong.1[0].property.as_str()), (None, "afterwrite.hold-until"));
+    assert!(wrong.1[0].message.contains("write for example 2026-01-31T22:00:00Z"), "{wrong:?}");
+    assert_eq!(policy("[defaults]\nkeep_out = \"0s\"", &[("afterwrite.keep-out", "30s")]).0.keep_out_ms, 30_000);
+}
+
+#[test]
 fn a_bad_property_is_a_warning_and_what_held_before_holds() {
     let toml = "[defaults]\nquiet_window = \"3s\"";
     let properties = [

@@ -72,6 +72,24 @@ pub fn some_duration_ms(value: &Value) -> Read<i64> {
     }
 }
 
+/// A moment in milliseconds since the epoch: `2026-01-31T22:00:00Z`, with any offset, or
+/// the milliseconds themselves.
+pub fn moment_ms(value: &Value) -> Read<i64> {
+    let written = text(value)?;
+    let written = written.trim();
+    if let Ok(ms) = written.parse::<i64>() {
+        return Ok(ms);
+    }
+    let read = chrono::DateTime::parse_from_rfc3339(written);
+    read.map(|at| at.timestamp_millis()).map_err(|e| format!("`{written}` is no moment: {e}; write for example 2026-01-31T22:00:00Z"))
+}
+
+/// A moment as [`moment_ms`] reads it.
+pub fn moment(ms: i64) -> String {
+    let at = chrono::DateTime::from_timestamp_millis(ms);
+    at.map_or_else(|| ms.to_string(), |at| at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true))
+}
+
 const UNITS: [(&str, u64); 9] = [
     ("kib", 1 << 10),
     ("mib", 1 << 20),

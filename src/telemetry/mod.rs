@@ -225,6 +225,8 @@ pub fn reason_name(reason: &Reason) -> &'static str {
         Reason::TooSmall => "too-small",
         Reason::CoolingDown { .. } => "cooling-down",
         Reason::QuietWindow { .. } => "quiet-window",
+        Reason::Held { .. } => "hold",
+        Reason::KeptOut { .. } => "keep-out",
         Reason::OutsideWindows { .. } => "outside-windows",
         Reason::NotDue { .. } => "not-due",
         Reason::NeverDue => "never-due",
@@ -366,6 +368,12 @@ pub fn jobs_running(count: usize) {
     gauge!(JOBS_RUNNING).set(count as f64);
 }
 
+/// Estimate: a client that is known to write had loaded a table before a replace of ours
+/// landed, and committed nothing after.
+pub fn writer_harmed() {
+    counter!(WRITERS_HARMED).increment(1);
+}
+
 /// What a rewrite did.
 pub fn rewritten(path: Path, bytes_in: u64, bytes_out: u64, files_in: u64, files_out: u64) {
     let path = path.name();
@@ -400,6 +408,16 @@ pub fn store_requests(by: &'static str, requests: &Requests) {
 /// Bytes of files that we replaced and that old snapshots keep alive.
 pub fn kept_alive(bytes: u64) {
     gauge!(KEPT_ALIVE_BYTES).set(bytes as f64);
+}
+
+/// So much money was spent by a job.
+pub fn cost_spent(money: f64) {
+    counter!(COST_SPENT).increment((money * 1e6).round().max(0.0) as u64);
+}
+
+/// What storing replaced files costs a month.
+pub fn cost_kept(a_month: f64) {
+    gauge!(COST_KEPT).set(a_month);
 }
 
 /// A client of `WatchDecisions` was too slow and missed decisions.

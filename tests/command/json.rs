@@ -28,6 +28,8 @@ fn words<'a>(command: &str, job: &'a str, server: &'a str) -> Option<Vec<&'a str
         "undo" => vec!["undo", job],
         "pause" => vec!["pause", NAME],
         "resume" => vec!["resume", NAME],
+        "hold" => vec!["hold", NAME, "--for", "1h"],
+        "release" => vec!["release", NAME],
         "config" => vec!["config"],
         other => panic!("`{other}` is new: say here how it is called, and whether it prints data"),
     })

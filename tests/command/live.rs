@@ -48,6 +48,26 @@ async fn what_is_only_advised_is_counted_in_the_metrics() {
     assert_eq!(serving.terminate().await, Some(0));
 }
 
+/// What a command does beside `serve`, on the same journal.
+#[tokio::test]
+async fn bytes_that_old_snapshots_keep_alive_and_what_a_command_spent_are_in_the_metrics() {
+    let place = Place::new(DEAF);
+    small(&place).await;
+    let serving = place.serve().await;
+    let value = async |name: &str| {
+        let text = metrics(&serving).await;
+        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok()).unwrap_or(0)
+    };
+    assert_eq!(value("afterwrite_budget_spent_gb_hour_millionths_total ").await, 0);
+    let rows = place.run(&["compact", NAME, "--json"]).await.expect(0);
+    let committed = rows.lines().into_iter().filter(|row| row["result"] == "committed");
+    let replaced: u64 = committed.map(|row| row["bytes_in"].as_u64().unwrap()).sum();
+    assert!(replaced > 0, "{}", rows.out);
+    until("the bytes kept alive", async || value("afterwrite_replaced_bytes_kept_alive ").await == replaced).await;
+    until("the command's cost", async || value("afterwrite_budget_spent_gb_hour_millionths_total ").await > 0).await;
+    assert_eq!(serving.terminate().await, Some(0));
+}
+
 /// Garbage, messages of 10 MB and tables that do not exist, again and again, beside
 /// the commits of a table that is compacted.
 #[tokio::test]

@@ -1,9 +1,11 @@
 //! The binary as its users call it: what it prints, and how it exits.
 
 mod ending;
+mod holding;
 mod json;
 mod live;
 mod refusals;
+mod replaying;
 mod serving;
 mod settings;
 mod tables;

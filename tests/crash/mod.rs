@@ -3,6 +3,6 @@
 
 mod carried;
 mod paths;
-mod points;
+pub mod points;
 mod signals;
 mod world;

@@ -27,11 +27,15 @@ async fn always_moved(world: &World, on: bool) {
 }
 
 /// The points that a commit can be made to pass by itself: deletes are carried over
-/// only where a writer comes in between (see `carried`). A REST catalog's conflict that the
-/// table does not show is unknown, and nothing is cleaned up after it.
+/// only where a writer comes in between (see `carried`).
+pub fn over_sql() -> impl Iterator<Item = KillPoint> {
+    KillPoint::ALL.iter().copied().filter(|point| *point != KillPoint::DeletesCarried)
+}
+
+/// The same with the catalog at hand. A REST catalog's conflict that the table does not
+/// show is unknown, and nothing is cleaned up after it.
 pub fn points() -> impl Iterator<Item = KillPoint> {
-    let alone = KillPoint::ALL.iter().copied().filter(|point| *point != KillPoint::DeletesCarried);
-    alone.filter(|point| over_rest().is_none() || *point != KillPoint::CleanupBegun)
+    over_sql().filter(|point| over_rest().is_none() || *point != KillPoint::CleanupBegun)
 }
 
 /// Ends a `compact` at a point. Clean-up begins only after a conflict.

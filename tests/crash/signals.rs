@@ -23,6 +23,7 @@ max = "200ms"
 [defaults]
 act = true
 cooldown = "0s"
+keep_out = "0s"
 tier_files = 2
 queue_min_reduction = 1
 rules = [{ rule = "small-files", min_reduction_ratio = 0.01 }, { rule = "deletes", min_ratio = 0.01, min_files_per_data_file = 1 }]

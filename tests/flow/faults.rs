@@ -71,6 +71,36 @@ async fn a_commit_that_cannot_be_told_stays_open_and_keeps_its_files() {
 }
 
 #[tokio::test]
+async fn a_commit_that_cannot_be_told_is_shut_out_and_made_again() {
+    let world = World::new(4);
+    world.lake.with(|s| {
+        s.fences = true;
+        s.faults.push_back(Fault::UnknownLost);
+    });
+    let (act, began) = (world.act().await, Clock::now_ms(&*world.clock));
+    let result = act.run(&world.lake.plan(4), None).await;
+    assert_eq!((result.verdict, result.numbers.tries), (Verdict::Committed, 2));
+    let patience = i64::try_from(World::settings().resolve_for.as_millis()).unwrap();
+    let took = Clock::now_ms(&*world.clock) - began;
+    assert!(took > patience / 2 && took <= 2 * patience, "looked for, and no longer than needed: {took} ms");
+    assert!(world.journal.all_files().is_empty(), "what was proven lost is removed");
+    assert_eq!(act.recover().await.unwrap(), Default::default());
+    world.settle().await;
+}
+
+#[tokio::test]
+async fn a_commit_that_arrives_while_it_is_looked_for_is_not_shut_out() {
+    let world = World::new(4);
+    world.lake.with(|s| {
+        s.fences = true;
+        s.faults.push_back(Fault::UnknownLater);
+    });
+    let result = world.act().await.run(&world.lake.plan(4), None).await;
+    assert_eq!((result.verdict, result.numbers.tries), (Verdict::Committed, 1));
+    world.settle().await;
+}
+
+#[tokio::test]
 async fn a_commit_that_cannot_be_told_is_given_up_by_hand_and_nothing_is_removed() {
     let world = World::new(4);
     world.lake.with(|s| s.faults.push_back(Fault::UnknownLost));

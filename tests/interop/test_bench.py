@@ -10,9 +10,9 @@ import pytest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROMISED = (
     "spark_wall_ratio spark_memory_ratio output_bytes_ratio scan_ratio duckdb_wall_ratio L1 L1_SF1 position_deletes equality_deletes "
-    "columns_300 nested long_strings tiny_files snappy gzip by_pyiceberg by_duckdb by_flink by_trino splice_vs_copy "
+    "columns_300 nested long_strings tiny_files snappy gzip by_spark by_pyiceberg by_duckdb by_flink by_trino splice_vs_copy "
     "reencode_vs_datafusion trigger_to_commit_s observe_ratio manifest_entries_per_s hook_calls_per_s hook_p99_ms partition_bytes "
-    "restart_s write_amplification"
+    "restart_s write_amplification flink_rewrites row_group_memory_ratio metadata_json proof_share"
 ).split()
 
 
@@ -35,7 +35,7 @@ def listing(tmp_path):
             found = re.search(r'BENCH: Bench = Bench \{\s*name: "(\w+)",\s*also: &\[(.*?)\]', file.read(), re.S)
         if found:
             lines.append("\t".join([found[1], " ".join(re.findall(r'"(\w+)"', found[2])), "about"]))
-    assert len(lines) == 7
+    assert len(lines) == 9
     binary = tmp_path / "listing"
     binary.write_text("#!/bin/sh\ncat <<'END'\n" + "\n".join(lines) + "\nEND\n")
     binary.chmod(0o755)

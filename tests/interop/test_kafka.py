@@ -177,6 +177,32 @@ def test_a_recorded_control_topic_leads_to_one_look_a_commit(broker, home, sidec
     engines.wait_until(lambda: all(committed == end or end == 0 for committed, end in broker.ends("control-iceberg", "connect", 3)))
 
 
+def test_a_record_that_cannot_be_read_goes_to_the_dead_letter_topic_and_blocks_nothing(broker, home, sidecars):
+    from confluent_kafka import Consumer
+
+    broker.topic("letters")
+    broker.topic("letters-parked")
+    writer = Writer(home)
+    sidecar = Sidecar(home, "letters", [("letters", "json")], broker.plain, "letters", 'dead_letter = "letters-parked"')
+    sidecars.append(sidecar)
+    writer.table("t")
+    snapshot = writer.append("t", [1], ["r0"])
+    broker.write("letters", [b"\xff\x00 not json", event(home, "t", snapshot)])
+    engines.wait_until(lambda: sidecar.partitions("t") == {'region="r0"': str(snapshot)})
+    engines.wait_until(lambda: broker.ends("letters", "letters", 1) == [(2, 2)])
+    assert (sidecar.door()["received"], sidecar.door()["accepted"], sidecar.door()["parked"]) == (2, 1, 1)
+    reader = Consumer({"bootstrap.servers": broker.plain, "group.id": "reader", "auto.offset.reset": "earliest"})
+    try:
+        reader.subscribe(["letters-parked"])
+        letter = engines.wait_until(lambda: reader.poll(1))
+        assert letter.error() is None and letter.value() == b"\xff\x00 not json"
+        headers = dict(letter.headers())
+        assert headers["afterwrite-place"] == b"letters/0@0" and b"not a readable json event" in headers["afterwrite-reason"]
+        assert reader.poll(2) is None, "one letter a record"
+    finally:
+        reader.close()
+
+
 def test_records_of_aborted_and_open_transactions_are_not_heard(broker, home, sidecars):
     broker.topic("transactions")
     Writer(home)

@@ -150,18 +150,19 @@ def test_h93_duckdb_keeps_its_files_and_hears_success(stage, fault):
 
 def test_h93_duckdb_commits_two_tables_at_once(stage):
     stage.duck("CREATE TABLE ice.db.two_a (id BIGINT)", "CREATE TABLE ice.db.two_b (id BIGINT)")
-    with stage.fault("after:503"):
-        stage.duck(
-            "BEGIN",
-            "INSERT INTO ice.db.two_a SELECT range FROM range(5)",
-            "INSERT INTO ice.db.two_b SELECT range FROM range(6)",
-            "COMMIT",
-        )
-    stage.whole("db.two_a", 5)
-    stage.whole("db.two_b", 6)
+    for times, fault in enumerate(["after:503", "drop", "replay"], 1):
+        with stage.fault(fault):
+            stage.duck(
+                "BEGIN",
+                "INSERT INTO ice.db.two_a SELECT range FROM range(5)",
+                "INSERT INTO ice.db.two_b SELECT range FROM range(6)",
+                "COMMIT",
+            )
+        stage.whole("db.two_a", 5 * times)
+        stage.whole("db.two_b", 6 * times)
 
 
-@pytest.mark.parametrize("fault", ["after:500", "drop", "late:5"])
+@pytest.mark.parametrize("fault", ["after:500", "drop", "replay", "late:5"])
 def test_h93_duckdb_creates_a_table_from_a_query(stage, fault):
     table = f"db.made_{fault.replace(':', '_')}"
     with stage.fault(fault):
@@ -169,37 +170,75 @@ def test_h93_duckdb_creates_a_table_from_a_query(stage, fault):
     stage.whole(table, 8)
 
 
-@pytest.mark.parametrize("fault", ["after:500", "drop", "replay"])
-def test_h93_pyiceberg_hears_success(stage, fault):
-    name = f"db.py_{fault.replace(':', '_')}"
+def test_h93_pyiceberg_hears_success(stage):
     rows = pa.table({"id": pa.array(range(10), pa.int64())})
-    table = stage.pyiceberg().create_table(name, rows.schema)
-    with stage.fault(fault):
-        table.append(rows)
-    table.append(rows)
-    stage.whole(name, 20)
-
-
-@pytest.mark.parametrize("fault", ["after:504", "drop", "replay"])
-def test_h93_spark_hears_success(stage, spark, fault):
-    name = f"db.spark_{fault.replace(':', '_')}"
-    spark.sql(f"CREATE TABLE through.{name} (id BIGINT, dt STRING) USING iceberg PARTITIONED BY (dt)")
-    with stage.fault(fault):
-        spark.sql(f"INSERT INTO through.{name} SELECT id, 'x' FROM range(10)")
-    stage.whole(name, 10)
-
-
-def test_h93_a_staged_snapshot_of_spark(stage, spark):
-    spark.sql("CREATE TABLE through.db.staged (id BIGINT) USING iceberg TBLPROPERTIES ('write.wap.enabled'='true')")
-    spark.sql("INSERT INTO through.db.staged VALUES (1)")
-    spark.conf.set("spark.wap.id", "w1")
+    table = stage.pyiceberg().create_table("db.py", rows.schema)
+    for times, fault in enumerate(APPLIED, 1):
+        with stage.fault(fault):
+            table.append(rows)
+        stage.whole("db.py", 10 * times)
+    # two snapshots in one request: what was there goes, and new rows come
     with stage.fault("drop"):
-        spark.sql("INSERT INTO through.db.staged VALUES (2), (3)")
-    spark.conf.unset("spark.wap.id")
-    staged = spark.sql("SELECT snapshot_id FROM through.db.staged.snapshots WHERE summary['wap.id'] = 'w1'").collect()
+        table.overwrite(rows)
+    stage.whole("db.py", 10)
+    for fault in ("after:500", "replay"):
+        with stage.fault(fault), stage.pyiceberg().create_table_transaction(f"db.py_made_{fault[:5]}", rows.schema) as made:
+            made.append(rows)
+        stage.whole(f"db.py_made_{fault[:5]}", 10)
+
+
+def test_h93_spark_hears_success(stage, spark):
+    spark.sql("CREATE TABLE through.db.by_spark (id BIGINT, dt STRING) USING iceberg PARTITIONED BY (dt)")
+    for times, fault in enumerate(APPLIED, 1):
+        with stage.fault(fault):
+            spark.sql("INSERT INTO through.db.by_spark SELECT id, 'x' FROM range(10)")
+        stage.whole("db.by_spark", 10 * times)
+    with stage.fault("drop"):
+        spark.sql("DELETE FROM through.db.by_spark WHERE id = 3")
+    stage.whole("db.by_spark", 9 * len(APPLIED))
+
+
+def test_h93_spark_creates_and_replaces_a_table_from_a_query(stage, spark):
+    for fault in ("after:504", "drop", "replay"):
+        table = f"db.spark_made_{fault.replace(':', '_')}"
+        with stage.fault(fault):
+            spark.sql(f"CREATE TABLE through.{table} USING iceberg AS SELECT id FROM range(8)")
+        stage.whole(table, 8)
+        with stage.fault(fault):
+            spark.sql(f"REPLACE TABLE through.{table} USING iceberg AS SELECT id FROM range(9)")
+        stage.whole(table, 9)
+
+
+@pytest.mark.parametrize("fault", ["after:500", "drop", "replay"])
+def test_h93_a_staged_snapshot_of_spark(stage, spark, fault):
+    """Its second copy is refused as what is there already, not as a conflict."""
+    name = f"staged_{fault.replace(':', '_')}"
+    spark.sql(f"CREATE TABLE through.db.{name} (id BIGINT) USING iceberg TBLPROPERTIES ('write.wap.enabled'='true')")
+    spark.sql(f"INSERT INTO through.db.{name} VALUES (1)")
+    spark.conf.set("spark.wap.id", "w1")
+    try:
+        with stage.fault(fault):
+            spark.sql(f"INSERT INTO through.db.{name} VALUES (2), (3)")
+    finally:
+        spark.conf.unset("spark.wap.id")
+    staged = spark.sql(f"SELECT snapshot_id FROM through.db.{name}.snapshots WHERE summary['wap.id'] = 'w1'").collect()
     assert len(staged) == 1
-    spark.sql(f"CALL through.system.cherrypick_snapshot('db.staged', {staged[0][0]})")
-    stage.whole("db.staged", 3)
+    spark.sql(f"CALL through.system.cherrypick_snapshot('db.{name}', {staged[0][0]})")
+    stage.whole(f"db.{name}", 3)
+
+
+def test_the_loser_of_a_race_hears_so_at_once(stage):
+    """Its conflict is one that healing holds back until the table explains it; PyIceberg then tries again by itself."""
+    rows = pa.table({"id": pa.array(range(3), pa.int64())})
+    stage.pyiceberg().create_table("db.raced", rows.schema)
+    winner, loser = (stage.pyiceberg().load_table("db.raced") for _ in range(2))
+    winner.append(rows)
+    refused = stage.metric("afterwrite_proxy_healed_total")
+    began = time.monotonic()
+    loser.append(rows)
+    assert time.monotonic() - began < 10, "a conflict that is not explained is held for 20 s"
+    assert stage.metric("afterwrite_proxy_healed_total") == refused + 1
+    stage.whole("db.raced", 6)
 
 
 def test_h103_a_report_through_the_proxy_two_seconds_before_its_commit(stage, spark):
@@ -224,8 +263,8 @@ def test_h103_a_report_through_the_proxy_two_seconds_before_its_commit(stage, sp
     engines.wait_until(lambda: stage.partitions("db", "staged_first") == {'p="b"': head()}, 15)
 
 
-def commit_by_hand(stage, table, more):
-    """A commit that adds a snapshot and asserts something more: the answer, and how long it took."""
+def commit_by_hand(stage, table, *more, key=None):
+    """A commit that adds a snapshot and may assert something more: the answer, and how long it took."""
     loaded = stage.pyiceberg().load_table(table)
     head = loaded.current_snapshot()
     snapshot = {
@@ -236,7 +275,7 @@ def commit_by_hand(stage, table, more):
         "requirements": [
             {"type": "assert-table-uuid", "uuid": str(loaded.metadata.table_uuid)},
             {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": head.snapshot_id},
-            more,
+            *more,
         ],
         "updates": [
             {"action": "add-snapshot", "snapshot": snapshot},
@@ -244,7 +283,7 @@ def commit_by_hand(stage, table, more):
         ],
     }
     namespace, name = table.split(".")
-    request = urllib.request.Request(f"{stage.url}/v1/namespaces/{namespace}/tables/{name}", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    request = urllib.request.Request(f"{stage.url}/v1/namespaces/{namespace}/tables/{name}", json.dumps(body).encode(), {"Content-Type": "application/json", **({"Idempotency-Key": key} if key else {})})
     began = time.monotonic()
     try:
         answer = urllib.request.urlopen(request, timeout=60)
@@ -263,6 +302,34 @@ def test_h93_a_refusal_whose_reason_the_table_shows_is_told_at_once(stage, spark
         assert (status, answer["error"]["type"]) == (409, "CommitFailedException"), answer
         assert took < 5, f"{more['type']}: {took:.1f} s"
     stage.whole("db.evolved", 1)
+
+
+def test_a_conflict_without_a_reason_is_told_at_once_by_a_catalog_that_knows_requests_again(spark_jvm, scratch):
+    stage = Stage(engines.Home(scratch / "keyed"))
+    try:
+        stage.admin("idempotency=PT30M")
+        session = spark_jvm.session.newSession()
+        for name, value in {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "rest", ".uri": stage.url, ".cache-enabled": "false"}.items():
+            session.conf.set(f"spark.sql.catalog.keyed{name}", value)
+        session.sql("CREATE NAMESPACE keyed.db")
+        session.sql("CREATE TABLE keyed.db.t (id BIGINT) USING iceberg")
+        session.sql("INSERT INTO keyed.db.t VALUES (1)")
+        stage.admin("conflict_n=1")
+        status, answer, took = commit_by_hand(stage, "db.t", key="019a5d2e-7c1b-7f3a-8b1c-0123456789ab")
+        assert (status, answer["error"]["message"]) == (409, "Injected conflict") and took < 5
+        # Spark sends keys of its own, and tries again when it hears of a conflict
+        stage.admin("conflict_n=2")
+        began = time.monotonic()
+        session.sql("INSERT INTO keyed.db.t VALUES (2)")
+        assert time.monotonic() - began < 15, "twice 20 s without keys"
+        # a second copy of what was applied is answered as the first, here by the catalog itself
+        for fault in ("replay", "after:503", "drop"):
+            with stage.fault(fault):
+                session.sql("INSERT INTO keyed.db.t VALUES (3)")
+        assert any("Idempotency-Key" in headers for _, _, headers in stage.faults.seen)
+        stage.whole("db.t", 5)
+    finally:
+        stage.stop()
 
 
 def test_h101_names_with_spaces_and_signs(stage, spark):
@@ -298,14 +365,26 @@ def test_h96_awkward_partitions_are_known_whatever_the_summary_says(stage, spark
     assert (len(partitions), set(partitions.values())) == (len(values), {head})
 
 
-def test_h102_a_catalog_that_names_itself_does_not_lead_around_the_proxy(stage):
+def test_h102_a_catalog_that_names_itself_does_not_lead_around_the_proxy(stage, spark):
+    stage.duck("CREATE TABLE ice.db.led (id BIGINT)")
     stage.admin(f"config_uri={stage.faults.url}")
+    loads = lambda: stage.metric("afterwrite_proxy_answers_total", route="load")
     try:
-        before = stage.metric("afterwrite_proxy_answers_total", route="load")
-        stage.pyiceberg().load_table("db.two_a")
-        assert stage.metric("afterwrite_proxy_answers_total", route="load") == before + 1
+        before = loads()
+        stage.pyiceberg().load_table("db.led")
+        assert loads() == before + 1
+        # a catalog of Spark's that has asked for no configuration yet
+        for name, value in {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "rest", ".uri": stage.url, ".cache-enabled": "false"}.items():
+            spark.conf.set(f"spark.sql.catalog.led{name}", value)
+        spark.sql("INSERT INTO led.db.led VALUES (1)")
+        assert loads() > before + 1
+        before = loads()
+        stage.duck("INSERT INTO ice.db.led VALUES (2)")
+        assert loads() > before
     finally:
         stage.admin("config_uri=")
+    head = str(stage.sql.catalog.load_table("db.led").current_snapshot().snapshot_id)
+    engines.wait_until(lambda: set(stage.partitions("db", "led").values()) == {head})
 
 
 def insert_again(stage, statement):

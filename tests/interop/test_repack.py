@@ -147,6 +147,33 @@ def test_row_groups_that_are_large_enough_are_spliced_whole(lab, writer):
     assert (len(groups), sorted(row_groups(lab, table))) == (2, groups), "row groups were not copied as they are"
 
 
+@pytest.mark.parametrize("writer", ["spark", "pyiceberg"])
+def test_healthy_row_groups_are_copied_between_small_ones_that_are_joined(lab, writer):
+    table = f"between_{writer}"
+    columns = "id, concat('v', id % 40) AS few, IF(id % 11 = 0, NULL, concat('text ', id)) AS many"
+    small = {"spark": ("write.parquet.row-group-size-bytes", 300_000), "pyiceberg": ("write.parquet.row-group-limit", 40_000)}[writer]
+    lab.spark.sql(f"CREATE TABLE lake.db.{table} (id BIGINT, few STRING, many STRING) USING iceberg TBLPROPERTIES ('format-version'='2')")
+    # the files' order is that of their paths, which is not known: each is enough to be joined with itself
+    lab.spark.sql(f"ALTER TABLE lake.db.{table} SET TBLPROPERTIES ('{small[0]}'='{small[1]}', 'write.parquet.row-group-check-min-record-count'='1000')")
+    for commit in range(3):
+        if commit == 2:
+            lab.spark.sql(f"ALTER TABLE lake.db.{table} UNSET TBLPROPERTIES ('{small[0]}')")
+        if writer == "spark":
+            numbers = f"(SELECT nullif(id, -1) AS id FROM range({commit * HEALTHY}, {(commit + 1) * HEALTHY}, 1, 1))"
+            lab.spark.sql(f"INSERT INTO lake.db.{table} SELECT {columns} FROM {numbers}")
+        else:
+            ids = range(commit * HEALTHY, (commit + 1) * HEALTHY)
+            rows = pa.table({"id": ids, "few": [f"v{n % 40}" for n in ids], "many": [f"text {n}" if n % 11 else None for n in ids]})
+            lab.pyiceberg.catalog.load_table(f"db.{table}").append(rows)
+    sizes = lambda: [(rows, [(codec, *bytes) for codec, _, *bytes in columns]) for rows, columns in row_groups(lab, table)]  # noqa: E731
+    [healthy] = [group for group in sizes() if group[0] == HEALTHY]
+    results = repacked(lab, table, landed=1)
+    assert results[0]["path_reason"].endswith("; 1 healthy row groups are copied whole"), results[0]["path_reason"]
+    found = sizes()
+    assert healthy in found and sum(rows for rows, _ in found) == 3 * HEALTHY and len(found) in (2, 3)
+    prune.check(lab, f"db.{table}")
+
+
 def row_groups(lab, table):
     """Of each row group: rows, and of its columns the codec, encodings and bytes."""
     for file in lab.spark.files(f"db.{table}"):

@@ -64,13 +64,17 @@ def rest(lab, spark_jvm, server):
 
 @pytest.fixture(scope="module", autouse=True)
 def refused(lab, rest):
-    """A compaction whose commit was refused without a reason: it looks at the table for a minute, while the other tests run."""
+    """A compaction whose commit was refused without a reason, of a table whose properties alone change then: it looks at the table
+    for a minute, while the other tests run."""
     table = rest.table("refused", commits=6)
     server = engines.RestCatalog(lab.home)  # of its own: the others' faults are not for it
     client = rest.client(server=server, journal="refused")
     server.admin(conflict_n=1)
     with ThreadPoolExecutor(1) as pool:
-        yield client, table, pool.submit(client.run, "compact", f"lake.{table}", ok=(5,))
+        ended = pool.submit(client.compact, table)
+        engines.wait_until(lambda: server.admin()["stats"].get("fault.conflict_n") == 1)
+        rest.spark.sql(f"ALTER TABLE lake.{table} SET TBLPROPERTIES ('changed'='alone')")
+        yield client, table, ended
     server.stop()
 
 
@@ -188,15 +192,37 @@ cooldown = "0s"
     assert rest.server.admin()["stats"]["GET namespaces/tables/4"] > 10
 
 
-def test_a_refused_commit_without_a_reason_deletes_nothing_until_the_table_shows_it(rest, refused):
+# how the answer to an undo is lost: after it was applied, or before
+UNDO = {**APPLIED, "before": dict(before_status=503, before_n=1), "refused without a reason": dict(conflict_n=1)}
+
+
+def test_an_undo_is_told_whatever_its_answer(rest):
+    table = rest.table("undone", commits=5)
+    before, head = rest.spark.digest(table), rest.lab.spark.snapshots(table)[-1]["snapshot_id"]
+    main = lambda: rest.pyiceberg.load_table(table).current_snapshot().snapshot_id
+    for fault, switches in UNDO.items():
+        [landed] = [r for r in rest.afterwrite.compact(table) if r.get("snapshot_id")]
+        assert str(main()) == landed["snapshot_id"] != str(head), fault
+        rest.server.admin(**switches)
+        rest.afterwrite.run("undo", landed["job"])
+        assert sum(rest.server.admin()["stats"].get(f"fault.{n}", 0) for n in switches) == 1, f"{fault} hit nothing"
+        rest.server.admin(reset=True)
+        assert main() == head, fault
+        assert rest.spark.digest(table) == before and rest.missing(table) == [], fault
+    # each rolled back once, and no commit of it made twice
+    history = [row[0] for row in rest.spark.sql(f"SELECT snapshot_id FROM lake.{table}.history ORDER BY made_current_at").collect()]
+    replaced = [s["snapshot_id"] for s in rest.replaces(table)]
+    assert len(replaced) == len(UNDO) and history[-2 * len(UNDO) :] == [id for made in replaced for id in (made, head)]
+
+
+def test_a_refused_commit_without_a_reason_is_shut_out_and_made_again(rest, refused):
+    """Behind a catalog that compares heads nothing but the table's next commit would tell."""
     client, table, ended = refused
-    ended.result(timeout=300)
-    assert rest.replaces(table) == [] and rest.missing(table) == []
-    assert len(list((rest.lab.home.warehouse / "db" / "refused").rglob("*.parquet"))) == 7, "the output may still be named by a late commit"
-    rest.append("refused", 1000)
-    before = rest.spark.digest(table)
-    results = client.compact(table)
+    results = ended.result(timeout=300)
     assert [bool(r.get("snapshot_id")) for r in results] == [True], results
-    assert len(rest.replaces(table)) == 1
-    assert rest.spark.digest(table) == before and rest.missing(table) == []
-    assert len(list((rest.lab.home.warehouse / "db" / "refused").rglob("*.parquet"))) == 8, "proven lost, and removed"
+    assert len(rest.replaces(table)) == 1 and rest.missing(table) == []
+    assert len(list((rest.lab.home.warehouse / "db" / "refused").rglob("*.parquet"))) == 7, "the same output, under another attempt"
+    assert rest.spark.digest(table)[0] == 60
+    [replace] = rest.replaces(table)
+    assert rest.lab.spark.digest(table, replace["snapshot_id"]) == rest.lab.spark.digest(table, replace["parent_id"])
+    assert [job["state"] for job in client.json("jobs")] == ["committed"]

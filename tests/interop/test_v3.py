@@ -4,6 +4,7 @@ every row as it was, with the id that it had and the sequence number that last u
 import pytest
 
 import engines
+from test_carry import free, overtaken_by
 
 MERGE_ON_READ = "'write.delete.mode'='merge-on-read','write.update.mode'='merge-on-read','write.merge.mode'='merge-on-read'"
 V3 = f"'format-version'='3', {MERGE_ON_READ}"
@@ -138,13 +139,17 @@ def test_a_table_that_is_upgraded_in_the_middle_of_its_life(lab):
     assert lab.spark.files(table, "delete_files") == []
 
 
-def test_a_table_that_was_raised_from_format_1_is_refused_by_name(lab):
+def test_a_table_that_was_raised_from_format_1_is_compacted(lab):
     table = create(lab, "upgraded1", "'format-version'='1'")
     insert(lab, table, 4, 300)
     lab.spark.sql(f"ALTER TABLE lake.{table} SET TBLPROPERTIES ('format-version'='3', {MERGE_ON_READ})")
-    before = lab.spark.snapshots(table)
-    assert "format-version" in lab.afterwrite.run("compact", f"lake.{table}", ok=(3,)).stderr
-    assert lab.spark.snapshots(table) == before
+    # gives all rows their ids
+    insert(lab, table, 1, 300, first=1200)
+    lab.spark.sql(f"DELETE FROM lake.{table} WHERE id % 7 = 0")
+    compact(lab, table)
+    assert vectors(lab, table) == []
+    insert(lab, table, 4, 300, first=2000)
+    compact(lab, table)
 
 
 @pytest.mark.parametrize("path", WAYS)
@@ -224,3 +229,33 @@ def test_columns_with_an_initial_default_are_filled_in(lab):
     compact(lab, table, path="re-encode", confirm=())
     assert lab.spark.sql(f"SELECT count(*) FROM lake.{table} WHERE n = 42 AND t = 'old'").collect()[0][0] > 1000
     assert lab.spark.sql(f"SELECT count(*) FROM lake.{table} WHERE t IS NULL").collect()[0][0] > 0
+
+
+def test_vectors_that_spark_commits_meanwhile_are_carried_over(lab):
+    table = create(lab, "carried3", partitioned="PARTITIONED BY (p)")
+    insert(lab, table, 6, 100)
+    lab.spark.sql(f"DELETE FROM lake.{table} WHERE id % 10 = 0")
+    for statement, gone in [
+        (f"DELETE FROM lake.{table} WHERE id IN (21, 63, 105, 211, 299)", 5),
+        # of partition 1, one of them come since: deleted and written anew
+        (f"UPDATE lake.{table} SET v = 'updated' WHERE id % 30 = 7", 21),
+    ]:
+        overtaken_by(lab, "carried3", lambda: lab.spark.sql(statement))
+        try:
+            results = lab.afterwrite.compact(table)
+        finally:
+            free(lab)
+        done = [r for r in results if r["result"] == "committed"]
+        assert sum(r["deletes_carried"] for r in done) == gone and sum(r["wasted_bytes"] for r in results) == 0, results
+        # what Spark committed, by its own reading of its own snapshot
+        theirs = [s["snapshot_id"] for s in lab.spark.snapshots(table) if s["operation"] in ("delete", "overwrite")][-1]
+        assert lineage(lab, table) == lineage(lab, table, theirs), results
+        assert set(lab.digests(table, ("duckdb",)).values()) == {lab.spark.digest(table, theirs)}
+        carried = vectors(lab, table)
+        assert sum(f["record_count"] for f in carried) == gone and len({f["referenced_data_file"] for f in carried}) == len(carried)
+        # and Spark writes over our vectors as over its own
+        lab.spark.sql(f"DELETE FROM lake.{table} WHERE id = {gone}")
+        insert(lab, table, 3, 10, first=1000 * gone)
+    # a compaction that nobody overtakes applies them for good
+    compact(lab, table, landed=2)
+    assert vectors(lab, table) == []

@@ -289,7 +289,7 @@ def test_every_codec(lab, codec):
     lab.prove(f"db.codec_{codec}", landed=1)
 
 
-def test_a_spark_stream_neither_fails_on_nor_rereads_a_replace(lab, tmp_path):
+def test_h57_a_spark_stream_neither_fails_on_nor_rereads_a_replace(lab, tmp_path):
     lab.spark.sql("CREATE TABLE lake.db.stream (id BIGINT, v STRING, p BIGINT) USING iceberg TBLPROPERTIES ('format-version'='2')")
     insert(lab, "stream", commits=8)
     seen = []

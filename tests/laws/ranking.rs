@@ -33,6 +33,7 @@ fn candidates() -> impl Strategy<Value = Vec<Candidate>> {
                 write_amplification: (day % 3) as f64,
                 read_rate: (day % 2) as f64,
                 quota_used: (table == 1).then_some(0.5),
+                unit: None,
             },
         };
         all.into_iter().enumerate().map(candidate).collect()

@@ -56,7 +56,7 @@ fn the_encoding_of_this_version_is_pinned() {
     let log: Vec<u64> = saved.log.iter().map(|record| xxh3_64(record)).collect();
     assert_eq!(
         (VERSION, xxh3_64(&encode(&state).unwrap()), log),
-        (2, 11_874_709_092_060_322_064, vec![16_535_943_706_669_833_749, 11_293_712_357_722_215_782])
+        (3, 15_573_287_744_473_125_425, vec![418_860_667_257_774_810, 8_483_209_525_862_744_626])
     );
 }
 

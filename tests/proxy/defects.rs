@@ -7,6 +7,7 @@ use afterwrite::lake::clock::SystemClock;
 use afterwrite::model::ident::TableName;
 use afterwrite::observe::Inbox;
 use afterwrite::observe::inbox::Limits;
+use afterwrite::observe::proxy::clients::ClientId;
 use afterwrite::observe::proxy::ledger::{End, Scan, Writing};
 use afterwrite::observe::proxy::{self, Heeds, Ledger, Options, Ports};
 
@@ -27,7 +28,7 @@ impl Heeds for Broken {
         panic!("a defect");
     }
 
-    fn loaded(&self, _: &TableName, _: i64) {
+    fn loaded(&self, _: &TableName, _: ClientId, _: i64) {
         panic!("a defect");
     }
 

@@ -241,3 +241,99 @@ async fn one_refused_table_refuses_the_transaction() {
     assert_eq!((answer.status, answer.text().contains("upstream's own"), clock.now_ms()), (409, true, 0));
     assert_eq!((stage.world.count("POST"), stage.world.count("GET")), (1, 2));
 }
+
+fn refused_with(status: u16, kind: &str, message: &str) -> Reply {
+    Reply::json(status, &json!({"error": {"message": message, "type": kind, "code": status}}))
+}
+
+/// The second copy of a staged snapshot asserts nothing that the first has changed:
+/// the catalog finds it there already, and that is no conflict to it.
+#[tokio::test]
+async fn a_refusal_that_speaks_of_the_commits_own_snapshot_is_looked_after() {
+    let mut staged = append(Some(1), &[2]);
+    staged["requirements"] = json!([{"type": "assert-table-uuid", "uuid": UUID}]);
+    staged["updates"].as_array_mut().unwrap().pop();
+    let mut landed = metadata();
+    landed["snapshots"].as_array_mut().unwrap().push(json!({"snapshot-id": 2, "parent-snapshot-id": 1}));
+    for status in [400, 409, 422] {
+        let words = || refused_with(status, "ValidationException", "Snapshot already exists for id: 2");
+        let seen = [words(), loaded(&metadata()), loaded(&landed)];
+        let (answer, looks) = committed(&[(T, seen.to_vec())], T, &staged).await;
+        assert_eq!((answer.status, looks), (200, vec![0, 100]), "{status}");
+        // never shown: a refusal would have the client remove what the table may name
+        let (answer, looks) = committed(&[(T, vec![words(), loaded(&metadata())])], T, &staged).await;
+        assert_eq!((answer.status, answer.json()["error"]["type"].as_str()), (502, Some("CommitStateUnknownException")), "{status}");
+        assert!(answer.text().contains("Snapshot already exists for id: 2"), "{}", answer.text());
+        assert_eq!(looks, all_looks());
+    }
+    let other = refused_with(400, "ValidationException", "Snapshot already exists for id: 22");
+    let (answer, looks) = committed(&[(T, vec![other])], T, &staged).await;
+    assert_eq!((answer.status, looks), (400, vec![]), "a refusal that speaks of another is told at once");
+}
+
+#[tokio::test]
+async fn a_conflict_that_names_the_commits_own_snapshot_as_the_head_is_never_told_as_one() {
+    let words = || refused_with(409, "CommitFailedException", "Requirement failed: branch main has changed: expected id 1 != 2");
+    let (answer, looks) = committed(&[(T, vec![words(), loaded(&metadata())])], T, &append(Some(1), &[2])).await;
+    assert_eq!((answer.status, looks), (502, all_looks()));
+    // but where it is proven all the same that it can come no more
+    let mut beaten = metadata();
+    beaten["refs"]["main"]["snapshot-id"] = json!(8);
+    beaten["snapshots"].as_array_mut().unwrap().push(json!({"snapshot-id": 8, "parent-snapshot-id": 1}));
+    let (answer, looks) = committed(&[(T, vec![words(), loaded(&beaten)])], T, &append(Some(1), &[2])).await;
+    assert_eq!((answer.status, looks), (409, vec![0]));
+}
+
+const KEY: &str = "Idempotency-Key: 019a5d2e-7c1b-7f3a-8b1c-0123456789ab";
+
+/// How long a refused commit that carries a key is held, by a catalog whose config
+/// answers said this of keys.
+async fn keyed(promises: &[Value], refusal: Reply, key: &str) -> (u16, usize, i64) {
+    let clock = Arc::new(StepClock::default());
+    let stage = Stage::by(clock.clone(), |options| options.heal_deadline_ms = DEADLINE_MS).await;
+    for promise in promises {
+        stage.world.script("/v1/config", vec![Reply::json(200, promise)]);
+        assert_eq!(stage.ask("GET", "/v1/config", &[], b"").await.unwrap().status, 200);
+    }
+    let before = stage.world.count("GET");
+    stage.world.script(T, vec![refusal, loaded(&metadata())]);
+    let (body, headers) = (append(Some(1), &[2]).to_string(), [key]);
+    let passing = async {
+        for number in 0.. {
+            let pause = clock.begun(number).await;
+            if number % 2 == 1 {
+                clock.pass(pause);
+            }
+        }
+    };
+    let answer = tokio::select! {
+        answer = stage.ask("POST", T, &headers, body.as_bytes()) => answer.unwrap(),
+        () = passing => unreachable!("it never ends"),
+    };
+    (answer.status, stage.world.count("GET") - before, clock.now_ms())
+}
+
+/// A catalog that knows requests again answers a second copy of one that was applied
+/// as it answered the first.
+#[tokio::test]
+async fn a_conflict_that_cannot_be_an_echo_is_told_without_a_look() {
+    let promise = json!({"defaults": {}, "overrides": {}, "idempotency-key-lifetime": "PT30M"});
+    let silence = json!({"defaults": {}, "overrides": {}});
+    for kind in ["CommitFailedException", "AlreadyExistsException"] {
+        let told = keyed(std::slice::from_ref(&promise), refused_with(409, kind, "x"), KEY).await;
+        assert_eq!(told, (409, 0, 0), "{kind}");
+    }
+    let conflict = || refused_with(409, "CommitFailedException", "x");
+    let held = [
+        ("no promise", keyed(&[silence.clone()], conflict(), KEY).await),
+        ("nothing was said", keyed(&[], conflict(), KEY).await),
+        ("another warehouse promised nothing", keyed(&[silence, promise.clone()], conflict(), KEY).await),
+        ("no such key", keyed(std::slice::from_ref(&promise), conflict(), "Idempotency-Key: k1").await),
+        ("no word of the catalog", keyed(std::slice::from_ref(&promise), refused_with(409, "InProgress", "x"), KEY).await),
+    ];
+    for (why, (status, looks, held_ms)) in held {
+        assert_eq!((status, looks, held_ms), (409, all_looks().len(), DEADLINE_MS), "{why}");
+    }
+    // of other answers a key promises nothing
+    assert_eq!(keyed(&[promise], refused_with(503, "CommitFailedException", "x"), KEY).await, (503, all_looks().len(), DEADLINE_MS));
+}

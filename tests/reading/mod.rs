@@ -242,7 +242,7 @@ impl Lake {
         assert_eq!(metadata.format_version(), FormatVersion::V2);
         let loaded =
             Loaded { name: name(), metadata_location: format!("{root}/v1.metadata.json"), metadata: metadata.clone(), io, fence: None };
-        IcebergTable { view: view(&metadata, &root), loaded, catalog: Arc::new(NoCatalog), meter: Arc::default() }
+        IcebergTable { view: view(&metadata, &root), loaded, catalog: Arc::new(NoCatalog), meter: Arc::default(), named: Arc::default() }
     }
 
     fn metadata(&self, root: &str, list: &str, sequence: i64) -> TableMetadata {

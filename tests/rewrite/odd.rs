@@ -142,6 +142,32 @@ async fn nans_of_an_odd_file_are_counted_by_its_rows() {
 }
 
 #[tokio::test]
+async fn odd_files_above_their_share_of_memory_are_put_aside_while_the_rest_is_joined() {
+    let wide = |file: i64| -> Vec<Vec<Value>> { (file * ROWS..(file + 1) * ROWS).map(|id| row(id, &format!("{id:02100}"))).collect() };
+    let mut lake = Lake::id_v();
+    let mut paths = Vec::new();
+    for (kind, file) in [DataType::Int64, DataType::Int32, DataType::Int64, DataType::Int64].into_iter().zip(0..) {
+        let pages = WriterProperties::builder().set_max_row_group_row_count(Some(500)).set_dictionary_enabled(false);
+        let pages = pages.set_data_page_row_count_limit(100).set_write_batch_size(50).build();
+        paths.push(lake.append_batch(1, &batch(&id_v(kind), &wide(file)), pages));
+    }
+    lake.delete_positions(2, &[(&*paths[1], 17)]);
+    let mut plan = lake.plan();
+    plan.bound.memory = 48 << 20;
+    assert!(plan.inputs.iter().all(|input| input.bytes > plan.bound.memory / 8 && input.bytes < plan.bound.memory / 4));
+    let written = rewrite(&lake, &plan).await;
+    assert_eq!((written.path, written.rows_deleted), (Path::RePack, 1), "{}", written.path_reason);
+    assert!(written.path_reason.contains("; 1 of 4 files are decoded first: "), "{}", written.path_reason);
+    let left = (0..4).flat_map(wide).filter(|row| row[0] != Value::Int(ROWS + 17));
+    assert_eq!(back(&written), left.collect::<Vec<_>>());
+    // what was put aside is none of the outputs, and whoever asked was told of it
+    let output = written.outputs[0].path.strip_prefix("file://").unwrap();
+    assert!(output.ends_with("/00001-aw-a1.parquet"), "{output}");
+    let aside = std::fs::read(output.replace("/00001-", "/00000-")).unwrap();
+    assert_eq!(footer(&aside.into()).file_metadata().num_rows(), ROWS - 1);
+}
+
+#[tokio::test]
 async fn the_proof_sees_a_value_of_an_odd_file_that_was_changed() {
     let (lake, paths) = promoted();
     let plan = lake.plan();

@@ -106,6 +106,60 @@ async fn healthy_row_groups_are_spliced_and_proven() {
     assert_eq!(detail.data_files[0].file_path(), written.outputs[0].path);
 }
 
+/// One row group: numbers with a NULL here and there, and texts.
+fn numbered(lake: &Lake, rows: std::ops::Range<i64>) -> RecordBatch {
+    let texts = StringArray::from_iter(rows.clone().map(|n| (n % 11 != 0).then(|| format!("v{}", n % 700))));
+    RecordBatch::try_new(lake.arrow(), vec![Arc::new(Int64Array::from_iter_values(rows)), Arc::new(texts)]).unwrap()
+}
+
+/// The bytes of every column chunk, by row group, and whether it has a bloom filter.
+fn chunks(file: &[u8]) -> Vec<(i64, Vec<(Vec<u8>, bool)>)> {
+    let footer = ParquetMetaDataReader::new().parse_and_finish(&bytes::Bytes::copy_from_slice(file)).unwrap();
+    let chunk = |chunk: &parquet::file::metadata::ColumnChunkMetaData| {
+        let (start, length) = chunk.byte_range();
+        (file[start as usize..(start + length) as usize].to_vec(), chunk.bloom_filter_offset().is_some())
+    };
+    footer.row_groups().iter().map(|group| (group.num_rows(), group.columns().iter().map(chunk).collect())).collect()
+}
+
+#[tokio::test]
+async fn healthy_row_groups_are_copied_whole_between_small_ones_that_are_joined() {
+    let mut lake = Lake::id_v();
+    let sizes = [3000, 130_000, 70_000, 80_000, 140_000, 150_000];
+    let (mut next, mut paths) = (0, Vec::new());
+    for size in sizes {
+        paths.push(lake.append_batch(1, &numbered(&lake, next..next + size), WriterProperties::builder().build()));
+        next += size;
+    }
+    lake.delete_positions(2, &[(&paths[4], 9)]);
+    let plan = lake.plan();
+    let written = rewrite(&lake, &plan).await;
+    assert_eq!((written.path, written.outputs.len(), written.rows_deleted), (Path::RePack, 1, 1), "{}", written.path_reason);
+    assert!(written.path_reason.ends_with("; 1 healthy row groups are copied whole"), "{}", written.path_reason);
+    let found = chunks(&std::fs::read(local(&written)).unwrap());
+    // the first takes its neighbour along, for it is small; one has lost a row
+    assert_eq!(found.iter().map(|(rows, _)| *rows).collect::<Vec<_>>(), [133_000, 290_000 - 1, 150_000]);
+    let before = chunks(&std::fs::read(paths[5].strip_prefix("file://").unwrap()).unwrap());
+    assert_eq!(found[2].1, before[0].1);
+}
+
+#[tokio::test]
+async fn a_bloom_filter_goes_with_a_row_group_that_is_copied_and_is_made_for_joined_ones() {
+    let mut lake = Lake::id_v();
+    lake.properties.insert("write.parquet.bloom-filter-enabled.column.v".into(), "true".into());
+    let blooms = WriterProperties::builder().set_column_bloom_filter_enabled("v".into(), true);
+    lake.append_batch(1, &numbered(&lake, 0..130_000), blooms.build());
+    for file in 0..5 {
+        let from = 130_000 + file * 30_000;
+        lake.append_batch(1, &numbered(&lake, from..from + 30_000), WriterProperties::builder().build());
+    }
+    let written = rewrite(&lake, &lake.plan()).await;
+    assert!(written.path_reason.ends_with("; 1 healthy row groups are copied whole"), "{}", written.path_reason);
+    let found = chunks(&std::fs::read(local(&written)).unwrap());
+    let told: Vec<_> = found.iter().map(|(rows, chunks)| (*rows, chunks[0].1, chunks[1].1)).collect();
+    assert_eq!(told, [(130_000, false, true), (150_000, false, true)]);
+}
+
 #[tokio::test]
 async fn small_row_groups_are_repacked_and_proven() {
     let mut lake = Lake::new(json!([

@@ -66,7 +66,7 @@ async fn candidates_are_limited() {
     let found = layouts(&running).await.list_candidates(v1::ListCandidatesRequest { limit: 2 }).await.unwrap().into_inner();
     let rows: Vec<_> = found.candidates.iter().map(|c| (c.table.as_str(), c.gain, c.gb_hours)).collect();
     assert_eq!(rows, [("lake.db.t", 12, 0.25), ("lake.db.t", 12, 0.25)]);
-    let beside: Vec<_> = found.candidates.iter().map(|c| (c.tenant.as_str(), c.on_front, c.urgent)).collect();
+    let beside: Vec<_> = found.candidates.iter().map(|c| (c.tenant.as_str(), c.on_front && c.chosen, c.urgent)).collect();
     assert_eq!(beside, [("sales", true, true); 2]);
 }
 

@@ -2,6 +2,7 @@
 
 mod access;
 mod door;
+mod hold;
 mod hook;
 pub mod hostile;
 mod http;
@@ -20,6 +21,7 @@ use afterwrite::model::ident::{TableIdent, TableName};
 use afterwrite::model::partition::{PartitionKey, Value};
 use afterwrite::model::refusal::{Refusal, Refused};
 use afterwrite::model::traits::Traits;
+use afterwrite::model::writers::Hold;
 use afterwrite::observe::Entrance;
 use afterwrite::proto::v1;
 use afterwrite::proto::v1::commit_hook_client::CommitHookClient;
@@ -42,6 +44,8 @@ pub struct Fake {
     pub health: Mutex<Health>,
     pub entrance: Mutex<Option<Arc<Entrance>>>,
     pub decisions: broadcast::Sender<Arc<Explained>>,
+    /// Tables that are held.
+    pub held: Mutex<Vec<(TableName, Hold)>>,
     /// When set, `get_layout` waits for it.
     pub gate: Mutex<Option<Arc<Notify>>>,
     pub entered: Notify,
@@ -89,6 +93,7 @@ impl Fake {
             health: Mutex::new(Health { ready: true, ..Health::default() }),
             entrance: Mutex::default(),
             decisions: broadcast::channel(4).0,
+            held: Mutex::default(),
             gate: Mutex::default(),
             entered: Notify::new(),
         })
@@ -159,6 +164,7 @@ impl Backend for Fake {
             waits_for: String::new(),
             tenant: "sales".into(),
             on_front: true,
+            chosen: true,
             urgent: true,
         };
         Ok((0..3).map(candidate).take(limit).collect())
@@ -201,6 +207,19 @@ impl Backend for Fake {
             1_001_234 => Err(Error::Unasked("nobody asks".into())),
             _ => Ok(free_gb / 2.0),
         }
+    }
+
+    async fn hold(&self, name: &TableName, hold: Hold) -> Result<i64, Error> {
+        let until_ms = hold.until_ms;
+        self.held.lock().unwrap().push((name.clone(), hold));
+        Ok(until_ms)
+    }
+
+    async fn release(&self, name: &TableName, holder: Option<&str>) -> Result<usize, Error> {
+        let mut held = self.held.lock().unwrap();
+        let before = held.len();
+        held.retain(|(table, hold)| table != name || holder.is_some_and(|holder| holder != hold.by));
+        Ok(before - held.len())
     }
 
     fn watch(&self) -> broadcast::Receiver<Arc<Explained>> {

@@ -22,6 +22,7 @@ use serde_json::Value;
 use super::chance::Dice;
 use super::clock::{MACHINE_MS, SimClock};
 use super::gate::{Call, Gate};
+use super::hold;
 use super::now;
 use super::store::Objects;
 
@@ -89,15 +90,15 @@ impl Backend {
     }
 
     pub fn join(&self, landed: Weak<dyn Landed>) {
-        *self.listener.lock().unwrap() = Some(landed);
+        *hold(&self.listener) = Some(landed);
     }
 
     pub fn pointer(&self, name: &TableName) -> Option<String> {
-        self.state.lock().unwrap().pointers.get(name).cloned()
+        hold(&self.state).pointers.get(name).cloned()
     }
 
     pub fn point(&self, name: &TableName, location: &str) {
-        let mut state = self.state.lock().unwrap();
+        let mut state = hold(&self.state);
         state.history.insert(location.into());
         let Some(before) = state.pointers.insert(name.clone(), location.into()) else { return };
         let former = state.former.entry(name.clone()).or_default();
@@ -109,7 +110,7 @@ impl Backend {
 
     /// A pointer as it was some commits ago, as far as it is remembered.
     fn former(&self, name: &TableName) -> Option<String> {
-        let mut state = self.state.lock().unwrap();
+        let mut state = hold(&self.state);
         let back = state.dice.below(FORMER);
         let former = state.former.get(name)?;
         former.iter().rev().take(back + 1).next_back().cloned()
@@ -117,16 +118,21 @@ impl Backend {
 
     /// Every metadata file that was current once.
     pub fn landed(&self) -> BTreeSet<String> {
-        self.state.lock().unwrap().history.clone()
+        hold(&self.state).history.clone()
     }
 
     pub fn metadata_at(&self, location: &str) -> Arc<TableMetadata> {
-        if let Some(metadata) = self.state.lock().unwrap().read.get(location) {
+        if let Some(metadata) = hold(&self.state).read.get(location) {
             return Arc::clone(metadata);
         }
         let bytes = self.objects.get(location).unwrap_or_else(|| panic!("metadata file {location} is gone"));
-        let metadata = Arc::new(serde_json::from_slice(&bytes).unwrap_or_else(|e| panic!("{location}: {e}")));
-        let mut state = self.state.lock().unwrap();
+        self.remember(location, serde_json::from_slice(&bytes).unwrap_or_else(|e| panic!("{location}: {e}")))
+    }
+
+    /// What is written need not be read.
+    pub fn remember(&self, location: &str, metadata: TableMetadata) -> Arc<TableMetadata> {
+        let metadata = Arc::new(metadata);
+        let mut state = hold(&self.state);
         if state.read.len() > 64 {
             state.read.clear();
         }
@@ -140,17 +146,17 @@ impl Backend {
 
     /// Every late commit arrives; how many still applied.
     pub fn apply_late(&self) -> usize {
-        let late = std::mem::take(&mut self.state.lock().unwrap().late);
+        let late = std::mem::take(&mut hold(&self.state).late);
         late.into_iter().filter(|request| matches!(self.apply(request), Answer::Landed(_))).count()
     }
 
     /// Commits under way are lost for good.
     pub fn drop_late(&self) {
-        self.state.lock().unwrap().late.clear();
+        hold(&self.state).late.clear();
     }
 
     pub fn random(&self) -> u64 {
-        self.state.lock().unwrap().dice.next()
+        hold(&self.state).dice.next()
     }
 
     pub fn next_location(&self, metadata: &TableMetadata, base: Option<&str>) -> String {
@@ -191,8 +197,9 @@ impl Backend {
         if request.to.is_none() {
             self.objects.put(&location, serde_json::to_vec(&after).unwrap().into());
         }
+        self.remember(&location, after.clone());
         self.point(&request.name, &location);
-        if let Some(landed) = self.listener.lock().unwrap().as_ref().and_then(Weak::upgrade) {
+        if let Some(landed) = hold(&self.listener).as_ref().and_then(Weak::upgrade) {
             landed.landed(&request.name, &before, &after);
         }
         Answer::Landed(location)
@@ -208,7 +215,7 @@ impl Backend {
     }
 
     pub fn list(&self) -> Vec<Pointer> {
-        let state = self.state.lock().unwrap();
+        let state = hold(&self.state);
         let pointer = |(name, location): (&TableName, &String)| Pointer { name: name.clone(), metadata_location: location.clone() };
         state.pointers.iter().map(pointer).collect()
     }
@@ -279,6 +286,7 @@ impl SimCatalog {
         let may_lag = self.backend.compares == Compares::Heads;
         let former = if may_lag && self.gate.is_stale() { self.backend.former(name) } else { None };
         if former.is_some() {
+            self.gate.count("stale answers");
             self.gate.note(|| format!("  {} is shown as it was", name.table));
         }
         former
@@ -316,20 +324,24 @@ impl SimCatalog {
         let lost = || Ok(Answer::Unknown("504 Gateway Timeout".into()));
         match fault {
             0 => {
+                self.gate.count("answers lost");
                 let answer = self.backend.apply(&request);
                 self.gate.note(|| format!("  commit applied: {}, answer lost", matches!(answer, Answer::Landed(_))));
                 lost()
             }
             1 => {
+                self.gate.count("commits lost");
                 self.gate.note(|| "  commit lost".into());
                 lost()
             }
             2 => {
+                self.gate.count("commits delayed");
                 self.gate.note(|| "  commit delayed".into());
-                self.backend.state.lock().unwrap().late.push(request);
+                hold(&self.backend.state).late.push(request);
                 lost()
             }
             3 => {
+                self.gate.count("commits sent twice");
                 self.gate.note(|| "  commit sent twice by the transport".into());
                 let _ = self.backend.apply(&request);
                 Ok(self.backend.apply(&request))
@@ -345,7 +357,7 @@ struct Committing<'a>(&'a SimCatalog, TableName);
 
 impl<'a> Committing<'a> {
     fn new(catalog: &'a SimCatalog, name: &TableName) -> Self {
-        let mut committing = catalog.committing.lock().unwrap();
+        let mut committing = hold(&catalog.committing);
         let count = committing.entry(name.clone()).or_default();
         *count += 1;
         if *count > 1 {
@@ -452,7 +464,7 @@ impl Catalog for SimCatalog {
             return Ok(false);
         }
         self.gate.note(|| "  fenced".into());
-        self.backend.state.lock().unwrap().late.retain(|late| late.base != asserted);
+        hold(&self.backend.state).late.retain(|late| late.base != asserted);
         Ok(true)
     }
 

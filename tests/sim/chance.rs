@@ -4,6 +4,8 @@ use std::sync::Mutex;
 
 use afterwrite::lake::clock::Chance;
 
+use super::hold;
+
 /// SplitMix64.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
@@ -59,6 +61,6 @@ impl SimChance {
 
 impl Chance for SimChance {
     fn next(&self) -> u64 {
-        self.0.lock().unwrap().next()
+        hold(&self.0).next()
     }
 }

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use afterwrite::lake::clock::Clock;
 
+use super::hold;
+
 /// Where every run begins, in milliseconds since the epoch: long ago, so that the
 /// machine's time, which the Iceberg crate stamps, is told from it and never before.
 pub const EPOCH_MS: i64 = 1_500_000_000_000;
@@ -31,12 +33,12 @@ impl SimClock {
 
     /// The next moment at which somebody wants to be woken.
     pub fn next_ms(&self) -> Option<i64> {
-        self.0.lock().unwrap().sleepers.keys().next().map(|(at, _)| *at)
+        hold(&self.0).sleepers.keys().next().map(|(at, _)| *at)
     }
 
     /// Sets the time, forwards or back, and wakes whom it is time for, in order.
     pub fn set(&self, now_ms: i64) {
-        let mut state = self.0.lock().unwrap();
+        let mut state = hold(&self.0);
         state.now_ms = now_ms;
         let later = state.sleepers.split_off(&(now_ms + 1, 0));
         for waker in std::mem::replace(&mut state.sleepers, later).into_values() {
@@ -52,7 +54,7 @@ impl SimClock {
 #[async_trait::async_trait]
 impl Clock for SimClock {
     fn now_ms(&self) -> i64 {
-        self.0.lock().unwrap().now_ms
+        hold(&self.0).now_ms
     }
 
     async fn sleep(&self, time: Duration) {
@@ -71,7 +73,7 @@ impl Future for Sleep<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut state = self.clock.0.lock().unwrap();
+        let mut state = hold(&self.clock.0);
         if state.now_ms >= self.until {
             return Poll::Ready(());
         }
@@ -87,7 +89,7 @@ impl Future for Sleep<'_> {
 impl Drop for Sleep<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id {
-            self.clock.0.lock().unwrap().sleepers.remove(&(self.until, id));
+            hold(&self.clock.0).sleepers.remove(&(self.until, id));
         }
     }
 }

@@ -1,13 +1,11 @@
 //! What is done to tables without touching rows: schema, spec, references, snapshots.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use iceberg::TableUpdate;
-use iceberg::spec::{
-    FormatVersion, NestedField, PrimitiveType, Schema, SnapshotReference, SnapshotRetention, TableMetadata, Transform, Type,
-};
+use iceberg::spec::{FormatVersion, NestedField, PrimitiveType, Schema, SnapshotReference, SnapshotRetention, Transform, Type};
 
 use super::now;
 use super::world::{State, World};
@@ -96,14 +94,31 @@ impl World {
         if gone.is_empty() {
             return;
         }
-        let before = self.reached(state, &scene.metadata);
+        // what is gone cannot be looked at any more
+        if let Err(wrong) = self.check_table(state, scene.table) {
+            return self.gate.wrong(wrong);
+        }
+        let of = |id: &i64| scene.metadata.snapshot_by_id(*id).cloned().unwrap();
+        let before: Vec<_> = gone.iter().map(of).map(|s| state.reader.reach(&scene.metadata, &s).unwrap()).collect();
         self.update(scene, &format!("{} snapshots expired", gone.len()), vec![TableUpdate::RemoveSnapshots { snapshot_ids: gone }]);
-        let after = self.reached(state, &self.metadata(scene.table));
-        before.difference(&after).for_each(|path| self.objects.remove(path));
+        let metadata = self.metadata(scene.table);
+        let after: Vec<_> = metadata.snapshots().map(|s| state.reader.reach(&metadata, s).unwrap()).collect();
+        let after: HashSet<&str> = after.iter().flat_map(|paths| paths.iter().map(|path| &**path)).collect();
+        let unneeded = before.iter().flat_map(|paths| paths.iter()).filter(|path| !after.contains(&***path));
+        unneeded.for_each(|path| self.objects.remove(path));
     }
 
-    fn reached(&self, state: &mut State, metadata: &TableMetadata) -> BTreeSet<String> {
-        metadata.snapshots().flat_map(|s| state.reader.reach(metadata, s).unwrap()).collect()
+    /// Raises the table to the next version of the format.
+    pub(super) fn upgrade(&self, state: &mut State, scene: &Scene<'_>) {
+        // the snapshots of before are read by the format of before
+        if let Err(wrong) = self.check_table(state, scene.table) {
+            return self.gate.wrong(wrong);
+        }
+        let format_version = match scene.metadata.format_version() {
+            FormatVersion::V1 => FormatVersion::V2,
+            _ => FormatVersion::V3,
+        };
+        self.update(scene, &format!("raised to format {format_version}"), vec![TableUpdate::UpgradeFormatVersion { format_version }]);
     }
 
     pub(super) fn roll_back(&self, state: &mut State, scene: &Scene<'_>) {

@@ -37,6 +37,7 @@ impl Catalog for Foreign {
         let metadata = self.backend.built(&base.metadata, &base.metadata_location, updates).map_err(Error::Setup)?;
         let location = self.backend.next_location(&metadata, Some(&base.metadata_location));
         self.backend.objects.put(&location, serde_json::to_vec(&metadata).unwrap().into());
+        self.backend.remember(&location, metadata);
         self.backend.point(&base.name, &location);
         Ok(Answer::Landed(location))
     }

@@ -1,7 +1,7 @@
 //! The place that every call of the product to the world outside passes: catalog,
 //! store and journal. Here others come in between, calls fail, and processes die.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -10,6 +10,7 @@ use afterwrite::act::KillSwitch;
 use afterwrite::model::killpoint::KillPoint;
 
 use super::chance::Dice;
+use super::hold;
 
 /// What is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,9 @@ pub trait Meanwhile: Send + Sync {
     fn meanwhile(&self);
 }
 
+/// How often what happened.
+pub type Tally = BTreeMap<&'static str, u64>;
+
 pub struct Gate {
     dice: Mutex<Dice>,
     trouble: Mutex<Trouble>,
@@ -56,6 +60,7 @@ pub struct Gate {
     trace: Mutex<Trace>,
     kill_at: Mutex<Option<(KillPoint, u32)>>,
     wrong: Mutex<Vec<String>>,
+    tally: Mutex<Tally>,
     /// Tells the whole trace as it comes: two runs of a seed can be compared.
     loud: bool,
 }
@@ -80,29 +85,47 @@ impl Gate {
             trace: Mutex::new(Trace { hash: 0xcbf2_9ce4_8422_2325, tail: VecDeque::new() }),
             kill_at: Mutex::new(None),
             wrong: Mutex::default(),
+            tally: Mutex::default(),
             loud: std::env::var_os("AFTERWRITE_SIM_TRACE").is_some(),
         })
     }
 
     pub fn join(&self, world: Weak<dyn Meanwhile>) {
-        *self.world.lock().unwrap() = Some(world);
+        *hold(&self.world) = Some(world);
     }
 
     pub fn set(&self, trouble: Trouble) {
-        *self.trouble.lock().unwrap() = trouble;
+        *hold(&self.trouble) = trouble;
     }
 
     pub fn dice(&self) -> MutexGuard<'_, Dice> {
-        self.dice.lock().unwrap()
+        hold(&self.dice)
     }
 
     /// Something that must never be; the run fails at its next check.
     pub fn wrong(&self, what: String) {
-        self.wrong.lock().unwrap().push(what);
+        hold(&self.wrong).push(what);
+    }
+
+    pub fn is_wrong(&self) -> bool {
+        !hold(&self.wrong).is_empty()
     }
 
     pub fn take_wrong(&self) -> Option<String> {
-        self.wrong.lock().unwrap().pop()
+        hold(&self.wrong).pop()
+    }
+
+    /// Counts something that a run is worth nothing without.
+    pub fn count(&self, what: &'static str) {
+        self.add(what, 1);
+    }
+
+    pub fn add(&self, what: &'static str, times: u64) {
+        *hold(&self.tally).entry(what).or_default() += times;
+    }
+
+    pub fn tally(&self) -> Tally {
+        hold(&self.tally).clone()
     }
 
     /// Calls so far: while it does not grow, the product is at rest.
@@ -117,18 +140,18 @@ impl Gate {
     /// A new process begins.
     pub fn revive(&self) {
         self.dead.store(false, Ordering::SeqCst);
-        *self.kill_at.lock().unwrap() = None;
+        *hold(&self.kill_at) = None;
     }
 
     /// The process dies where it passes this point for the (n+1)th time.
     pub fn kill_at(&self, point: KillPoint, n: u32) {
-        *self.kill_at.lock().unwrap() = Some((point, n));
+        *hold(&self.kill_at) = Some((point, n));
     }
 
     pub fn kill_switch(self: &Arc<Self>) -> KillSwitch {
         let gate = Arc::clone(self);
         KillSwitch::calling(move |point| {
-            let mut armed = gate.kill_at.lock().unwrap();
+            let mut armed = hold(&gate.kill_at);
             let Some((at, left)) = armed.as_mut().filter(|(at, _)| *at == point) else { return };
             if *left > 0 {
                 *left -= 1;
@@ -137,6 +160,7 @@ impl Gate {
             let at = *at;
             *armed = None;
             drop(armed);
+            gate.count("deaths at a point");
             gate.note(|| format!("the process dies at {at}"));
             gate.dead.store(true, Ordering::SeqCst);
         })
@@ -148,7 +172,7 @@ impl Gate {
         if self.loud {
             eprintln!("{text}");
         }
-        let mut trace = self.trace.lock().unwrap();
+        let mut trace = hold(&self.trace);
         for byte in text.bytes() {
             trace.hash = (trace.hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
@@ -159,16 +183,16 @@ impl Gate {
     }
 
     pub fn hash(&self) -> u64 {
-        self.trace.lock().unwrap().hash
+        hold(&self.trace).hash
     }
 
     pub fn tail(&self) -> Vec<String> {
-        self.trace.lock().unwrap().tail.iter().cloned().collect()
+        hold(&self.trace).tail.iter().cloned().collect()
     }
 
     /// Whether a look that comes to its end shows what was so before.
     pub fn is_stale(&self) -> bool {
-        let stale = self.trouble.lock().unwrap().stale;
+        let stale = hold(&self.trouble).stale;
         self.dice().one_in(stale)
     }
 
@@ -179,7 +203,7 @@ impl Gate {
         if self.is_dead() {
             return pending().await;
         }
-        let trouble = *self.trouble.lock().unwrap();
+        let trouble = *hold(&self.trouble);
         let (yields, between, dies, fails) = {
             let mut dice = self.dice();
             let seldom = match call {
@@ -209,13 +233,24 @@ impl Gate {
             tokio::task::yield_now().await;
         }
         if between && !self.inside.swap(true, Ordering::SeqCst) {
-            let world = self.world.lock().unwrap().as_ref().and_then(Weak::upgrade);
+            let world = hold(&self.world).as_ref().and_then(Weak::upgrade);
             if let Some(world) = world {
                 world.meanwhile();
             }
             self.inside.store(false, Ordering::SeqCst);
         }
+        if fails {
+            self.count(match call {
+                Call::Look => "looks that fail",
+                Call::Commit => "commits that go wrong",
+                Call::Read => "reads that fail",
+                Call::Write => "writes that fail",
+                Call::Delete => "deletions that fail",
+                Call::Journal => "journal entries that fail",
+            });
+        }
         if dies {
+            self.count("deaths at a call");
             self.note(|| format!("the process dies at {call:?} {what}"));
             self.dead.store(true, Ordering::SeqCst);
         }

@@ -10,6 +10,7 @@ use afterwrite::model::plan::{AttemptId, JobId};
 use async_trait::async_trait;
 
 use super::gate::{Call, Gate};
+use super::hold;
 
 /// What was spent, and what the process holds, in GB-hours.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +45,7 @@ impl SimJournal {
     async fn pass(&self, what: &str) -> Result<()> {
         match self.gate.pass(Call::Journal, what).await {
             true => {
-                self.account.lock().unwrap().blind = true;
+                hold(&self.account).blind = true;
                 Err(Error::Unavailable { path: "simulated".into(), why: format!("{what}: disk I/O error") })
             }
             false => Ok(()),
@@ -52,7 +53,7 @@ impl SimJournal {
     }
 
     fn book(&self, what: Booked<'_>) {
-        let mut account = self.account.lock().unwrap();
+        let mut account = hold(&self.account);
         match what {
             Booked::Begun(job) => {
                 account.running.insert(job.id.clone(), job.numbers.gb_hours_bound);
@@ -99,6 +100,9 @@ macro_rules! behind_the_gate {
                 self.gate.note(|| format!("  job {} {}: {}", step.job.0, step.to.code(), step.note));
                 // what cannot be told yet ends the job too; recovery closes it later
                 let given_up = step.to == JobState::Resolving && step.numbers.is_some_and(|n| n.millis > 0);
+                if step.to.is_final() {
+                    self.gate.add("conflicts", step.numbers.map_or(0, |n| u64::from(n.conflicts)));
+                }
                 if step.to.is_final() || given_up {
                     self.book(Booked::Ended(step.job, step.numbers.map_or(0.0, |n| n.gb_hours)));
                 }

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use afterwrite::model::partition::PartitionKey;
-use iceberg::spec::Schema;
 
 use crate::fixture::Cell;
 
@@ -22,8 +21,9 @@ impl Row {
         self.cells.get(&id).unwrap_or(&Cell::Null)
     }
 
-    pub fn text(&self, schema: &Schema) -> String {
-        schema.as_struct().fields().iter().map(|field| text(self.cell(field.id))).collect::<Vec<_>>().join("|")
+    /// Its cells by the columns of a schema.
+    pub fn line(&self, ids: &[i32]) -> String {
+        ids.iter().map(|id| text(self.cell(*id))).collect::<Vec<_>>().join("|")
     }
 }
 
@@ -37,17 +37,11 @@ pub fn text(cell: &Cell) -> String {
 
 /// The rows of one snapshot; shared by all that have the same.
 #[derive(Clone, Debug, Default)]
-pub struct Model(Arc<Vec<Row>>);
+pub struct Model(Arc<Vec<Arc<Row>>>);
 
 impl Model {
-    pub fn rows(&self) -> &[Row] {
+    pub fn rows(&self) -> &[Arc<Row>] {
         &self.0
-    }
-
-    pub fn texts(&self, schema: &Schema) -> Vec<String> {
-        let mut all: Vec<String> = self.0.iter().map(|row| row.text(schema)).collect();
-        all.sort();
-        all
     }
 
     /// Whether both have the same rows.
@@ -58,7 +52,7 @@ impl Model {
 
     #[must_use]
     pub fn with(&self, rows: impl IntoIterator<Item = Row>) -> Self {
-        Self(Arc::new(self.0.iter().cloned().chain(rows).collect()))
+        Self(Arc::new(self.0.iter().cloned().chain(rows.into_iter().map(Arc::new)).collect()))
     }
 
     #[must_use]

@@ -53,7 +53,7 @@ pub struct Makings {
 type Begun = (Arc<Loop>, Arc<Act>, Arc<Orient>, Inbox, JoinHandle<()>);
 
 /// Calls in one pump after which the product is taken to run in circles.
-const CIRCLES: u64 = 400_000;
+const CIRCLES: u64 = 100_000;
 
 impl Process {
     /// Starts as `serve` does: enters the journal, recovers, loops. `None` when it
@@ -105,6 +105,9 @@ async fn pump(gate: &Gate, clock: &SimClock, ms: i64, done: &(dyn Fn() -> bool +
             tokio::task::yield_now().await;
             if gate.is_dead() {
                 return false;
+            }
+            if gate.is_wrong() {
+                return true;
             }
             let calls = gate.calls();
             calm = if calls == seen { calm + 1 } else { 0 };

@@ -1,6 +1,7 @@
 //! One run: a seed, so many steps, and the peace afterwards.
 
 use std::cell::Cell;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::Once;
@@ -15,10 +16,10 @@ use afterwrite::orient::{Key, recompute};
 use afterwrite::serve::backend::Backend;
 use afterwrite::settings;
 
-use super::gate::Trouble;
-use super::now;
+use super::gate::{Tally, Trouble};
 use super::process::Process;
 use super::world::World;
+use super::{now, words};
 
 /// What a run came to.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +34,33 @@ pub struct Ended {
     pub deaths: u64,
     /// Commits of which the table no longer tells whether they landed.
     pub alarms: u64,
+    /// What happened else, and how often.
+    pub tally: Tally,
     pub failure: Option<String>,
+}
+
+impl Ended {
+    /// Takes the figures of another run in.
+    pub fn add(&mut self, other: Self) {
+        self.steps += other.steps;
+        self.between += other.between;
+        self.ours += other.ours;
+        self.foreign += other.foreign;
+        self.deaths += other.deaths;
+        self.alarms += other.alarms;
+        other.tally.into_iter().for_each(|(what, times)| *self.tally.entry(what).or_default() += times);
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { steps, between, ours, foreign, deaths, alarms, .. } = self;
+        write!(
+            f,
+            "{steps} steps, {between} more in between, {ours} commits of ours, {foreign} of others, {deaths} deaths, {alarms} alarms"
+        )?;
+        self.tally.iter().try_for_each(|(what, times)| write!(f, ", {times} {what}"))
+    }
 }
 
 thread_local! {
@@ -67,6 +94,7 @@ pub fn run(seed: u64, steps: u64) -> Ended {
         Ok(Err(why)) => Some(why),
         Err(panic) => Some(format!("a panic: {}", words(panic.as_ref()))),
     };
+    ended.tally = world.gate.tally();
     ended.hash = world.gate.hash();
     ended.between = world.between.load(Ordering::SeqCst);
     ended.ours = world.ours.load(Ordering::SeqCst);
@@ -75,11 +103,6 @@ pub fn run(seed: u64, steps: u64) -> Ended {
         *why = format!("{why}\n--- last of the trace:\n{}", world.gate.tail().join("\n"));
     }
     ended
-}
-
-fn words(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without words".into())
 }
 
 struct Run<'a> {

@@ -16,6 +16,7 @@ use iceberg::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
 use super::gate::{Call, Gate};
+use super::hold;
 
 /// The objects, which outlive processes.
 #[derive(Default)]
@@ -32,28 +33,28 @@ struct State {
 
 impl Objects {
     pub fn get(&self, path: &str) -> Option<Bytes> {
-        self.0.lock().unwrap().objects.get(path).cloned()
+        hold(&self.0).objects.get(path).cloned()
     }
 
     pub fn has(&self, path: &str) -> bool {
-        self.0.lock().unwrap().objects.contains_key(path)
+        hold(&self.0).objects.contains_key(path)
     }
 
     pub fn remove(&self, path: &str) {
-        self.0.lock().unwrap().objects.remove(path);
+        hold(&self.0).objects.remove(path);
     }
 
     pub fn put(&self, path: &str, bytes: Bytes) {
-        self.0.lock().unwrap().objects.insert(path.into(), bytes);
+        hold(&self.0).objects.insert(path.into(), bytes);
     }
 
     pub fn take_deleted(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap().deleted)
+        std::mem::take(&mut hold(&self.0).deleted)
     }
 
     /// What the product wrote and is there.
     pub fn ours(&self) -> Vec<String> {
-        let state = self.0.lock().unwrap();
+        let state = hold(&self.0);
         state.ours.iter().filter(|path| state.objects.contains_key(*path)).cloned().collect()
     }
 
@@ -106,11 +107,15 @@ impl Door {
         }
     }
 
+    /// The same again is a retry; anything else is written over.
     fn put(&self, path: &str, bytes: Bytes) {
-        self.objects.put(path, bytes);
-        if self.gate.is_some() {
-            self.objects.0.lock().unwrap().ours.insert(path.into());
+        if let Some(gate) = &self.gate {
+            if self.objects.get(path).is_some_and(|before| before != bytes) {
+                gate.wrong(format!("the product writes over {path}"));
+            }
+            hold(&self.objects.0).ours.insert(path.into());
         }
+        self.objects.put(path, bytes);
     }
 
     /// A write that fails may have been done.
@@ -171,7 +176,7 @@ impl Storage for Shop {
         let door = self.door()?;
         door.pass(Call::Delete, path).await?;
         if door.gate.is_some() {
-            door.objects.0.lock().unwrap().deleted.push(path.into());
+            hold(&door.objects.0).deleted.push(path.into());
         }
         door.objects.remove(path);
         Ok(())

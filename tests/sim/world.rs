@@ -1,6 +1,7 @@
-//! All that outlives a process, and what must hold of it at every moment.
+//! All that outlives a process; see `checks` for what must hold of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -12,16 +13,18 @@ use iceberg::spec::{PrimitiveType, TableMetadata, Transform};
 
 use super::catalog::{Backend, Compares, Landed, SimCatalog};
 use super::chance::Dice;
+use super::checks::Checked;
 use super::clock::SimClock;
 use super::foreign::Foreign;
 use super::gate::{Gate, Meanwhile};
+use super::hold;
 use super::journal::{Account, SimJournal};
 use super::model::Model;
-use super::now;
 use super::process::{Makings, Process};
 use super::reader::Reader;
 use super::store::Objects;
-use crate::fixture::{Spec, Table};
+use super::{now, words};
+use crate::fixture::{Manifests, Spec, Table};
 
 pub struct World {
     pub gate: Arc<Gate>,
@@ -52,11 +55,9 @@ pub struct State {
     pub u: i64,
     /// Files added since the run began.
     pub serial: u64,
-    checked: BTreeMap<usize, String>,
-    seen: BTreeSet<(usize, i64)>,
+    /// What was found right.
+    pub checked: Checked,
     starts: u64,
-    began_ms: i64,
-    high_ms: i64,
 }
 
 /// A world's fixed traits, by its seed.
@@ -83,9 +84,11 @@ fn spec(dice: &mut Dice, compares: Compares) -> Spec {
         1 => spec.partition("id", "id_bucket", Transform::Bucket(2)),
         _ => spec.partition("p", "p", Transform::Identity),
     };
-    if dice.one_in(8) {
-        spec = spec.v1();
-    }
+    spec = match dice.below(8) {
+        0 => spec.v1(),
+        1..4 => spec.v3(),
+        _ => spec,
+    };
     let versions = if compares == Compares::Pointers { ["2", "10", "100"][dice.below(3)] } else { "100" };
     spec.property("write.metadata.previous-versions-max", versions)
         .property("commit.manifest.min-count-to-merge", ["2", "5", "100"][dice.below(3)])
@@ -102,26 +105,16 @@ impl World {
         let settings = Arc::new(Settings::read(&settings(&mut dice), []).unwrap());
         let foreign = Arc::new(Foreign { backend: Arc::clone(&backend), io: objects.io(None) });
         let count = 1 + dice.below(2);
-        let mut tables = vec![];
+        let (mut tables, manifests) = (vec![], Arc::new(Manifests::default()));
         for (n, name) in ["t0", "t1"].into_iter().take(count).enumerate() {
             let spec = spec(&mut dice, compares);
             let name = TableName::new("lake", "ns", name);
-            let table = now(spec.create_with(foreign.clone(), name, format!("memory:/warehouse/ns/{n}"), objects.io(None)));
+            let mut table = now(spec.create_with(foreign.clone(), name, format!("memory:/warehouse/ns/{n}"), objects.io(None)));
+            table.manifests = Some(Arc::clone(&manifests));
             tables.push(table);
         }
-        let reader = Reader::new(Arc::clone(&objects));
-        let state = State {
-            dice,
-            reader,
-            mail: vec![],
-            u: 0,
-            serial: 0,
-            checked: BTreeMap::new(),
-            seen: BTreeSet::new(),
-            starts: 0,
-            began_ms: clock.now_ms(),
-            high_ms: clock.now_ms(),
-        };
+        let reader = Reader::new(Arc::clone(&objects), manifests);
+        let state = State { dice, reader, mail: vec![], u: 0, serial: 0, checked: Checked::at(clock.now_ms()), starts: 0 };
         let world = Arc::new(Self {
             gate,
             clock,
@@ -144,7 +137,7 @@ impl World {
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
+        hold(&self.state)
     }
 
     pub fn index(&self, name: &TableName) -> usize {
@@ -157,7 +150,7 @@ impl World {
 
     /// The rows of a snapshot; none without one.
     pub fn model(&self, table: usize, snapshot: Option<i64>) -> Model {
-        snapshot.map_or_else(Model::default, |id| self.models.lock().unwrap()[&(table, id)].clone())
+        snapshot.map_or_else(Model::default, |id| hold(&self.models)[&(table, id)].clone())
     }
 
     /// A new process; `None` when it did not come up.
@@ -167,117 +160,13 @@ impl World {
             state.starts += 1;
             state.dice.next()
         };
-        self.account.lock().unwrap().begin_anew();
+        hold(&self.account).begin_anew();
         let (gate, clock) = (Arc::clone(&self.gate), Arc::clone(&self.clock));
         let catalog = Arc::new(SimCatalog::new(Arc::clone(&self.backend), Arc::clone(&gate), Arc::clone(&self.journal)));
         let journal = Arc::new(SimJournal::new(Arc::clone(&self.journal), Arc::clone(&gate), Arc::clone(&self.account)));
         let process = Process::start(&Makings { gate, clock, catalog, journal, settings: Arc::clone(&self.settings), seed });
         self.gate.note(|| format!("process started: {}", process.is_some()));
         process
-    }
-
-    /// Everything that must hold now. Errs with what does not.
-    pub fn check(&self) -> Result<(), String> {
-        if let Some(wrong) = self.gate.take_wrong() {
-            return Err(wrong);
-        }
-        let mut state = self.state();
-        self.check_deleted(&mut state)?;
-        for table in 0..self.tables.len() {
-            self.check_table(&mut state, table)?;
-        }
-        self.check_budget(&mut state)
-    }
-
-    /// The product deleted nothing that a live snapshot needs.
-    fn check_deleted(&self, state: &mut State) -> Result<(), String> {
-        let deleted = self.objects.take_deleted();
-        if deleted.is_empty() {
-            return Ok(());
-        }
-        for table in 0..self.tables.len() {
-            let metadata = self.metadata(table);
-            for snapshot in metadata.snapshots() {
-                let needed = state.reader.reach(&metadata, snapshot).map_err(|e| format!("a live file is gone: {e}"))?;
-                if let Some(path) = deleted.iter().find(|path| needed.contains(*path)) {
-                    return Err(format!("the product deleted {path}, which snapshot {} needs", snapshot.snapshot_id()));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn check_table(&self, state: &mut State, table: usize) -> Result<(), String> {
-        let location = self.backend.pointer(&self.tables[table].name).unwrap();
-        if state.checked.get(&table) == Some(&location) {
-            return Ok(());
-        }
-        let metadata = self.metadata(table);
-        let main = metadata.current_snapshot_id();
-        for snapshot in metadata.snapshots() {
-            let id = snapshot.snapshot_id();
-            let new = state.seen.insert((table, id));
-            if !new && Some(id) != main {
-                continue;
-            }
-            let name = format!("table {table}, snapshot {id}");
-            if new {
-                let needed = state.reader.reach(&metadata, snapshot).map_err(|e| format!("{name}: a file is gone: {e}"))?;
-                if let Some(gone) = needed.iter().find(|path| !self.objects.has(path)) {
-                    return Err(format!("{name}: {gone} is not in the store"));
-                }
-            }
-            let schema = metadata.current_schema();
-            let ids: Vec<i32> = schema.as_struct().fields().iter().map(|f| f.id).collect();
-            let mut found: Vec<String> = vec![];
-            for file in state.reader.kept(&metadata, snapshot).map_err(|e| format!("{name}: {e}"))? {
-                let live = (0..file.rows.count).filter(|row| file.kept[*row]);
-                found.extend(live.map(|row| file.rows.key(row, &ids).join("|")));
-            }
-            found.sort();
-            let expected = self.model(table, Some(id)).texts(schema);
-            if found != expected {
-                return Err(format!("{name}: rows are {found:?}\n  and must be {expected:?}"));
-            }
-        }
-        state.checked.insert(table, location);
-        Ok(())
-    }
-
-    /// What is held and was ever spent, over all restarts, is never more than the
-    /// budget gave until then.
-    fn check_budget(&self, state: &mut State) -> Result<(), String> {
-        state.high_ms = state.high_ms.max(self.clock.now_ms());
-        let limits = &self.settings.budget;
-        let cap = limits.gb_hours_per_hour * limits.carry_over_hours.max(1.0);
-        let (starts, blind) = {
-            let mut account = self.account.lock().unwrap();
-            (std::mem::take(&mut account.starts), account.blind)
-        };
-        for (at_ms, used, running) in starts.into_iter().filter(|_| !blind) {
-            let hours = (state.high_ms.max(at_ms) - state.began_ms).max(0) as f64 / 3_600_000.0;
-            if used > cap + limits.gb_hours_per_hour * hours + 1e-6 {
-                return Err(format!("{used} GB-hours are used, {cap} and {hours} hours at {}", limits.gb_hours_per_hour));
-            }
-            if running > limits.concurrent_jobs {
-                return Err(format!("{running} jobs at one time, {} may be", limits.concurrent_jobs));
-            }
-        }
-        Ok(())
-    }
-
-    /// Files of the product that nothing accounts for.
-    pub fn litter(&self, state: &mut State) -> Result<Vec<String>, String> {
-        let mut known: BTreeSet<String> = self.journal.all_files();
-        for table in 0..self.tables.len() {
-            let metadata = self.metadata(table);
-            known.extend(self.backend.pointer(&self.tables[table].name));
-            for snapshot in metadata.snapshots() {
-                known.extend(state.reader.reach(&metadata, snapshot)?);
-            }
-        }
-        let landed = self.backend.landed();
-        Ok(self.objects.ours().into_iter().filter(|path| !known.contains(path) && !landed.contains(path)).collect())
     }
 }
 
@@ -296,7 +185,15 @@ impl Landed for World {
             let id = snapshot.snapshot_id();
             let rows = self.model(table, head);
             self.gate.note(|| format!("  snapshot {id} of {name} landed on {head:?}"));
-            self.models.lock().unwrap().insert((table, id), rows);
+            hold(&self.models).insert((table, id), rows);
+        }
+        // at once, as the product may go on; one that arrives late is looked at after the step
+        let right = match self.state.try_lock() {
+            Ok(mut state) => self.check_table(&mut state, table),
+            Err(_) => Ok(()),
+        };
+        if let Err(wrong) = right {
+            self.gate.wrong(wrong);
         }
     }
 }
@@ -305,6 +202,9 @@ impl Meanwhile for World {
     fn meanwhile(&self) {
         self.gate.note(|| "  meanwhile".into());
         self.between.fetch_add(1, Ordering::SeqCst);
-        self.write();
+        // the product would take it for a panic of its own
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.write())) {
+            self.gate.wrong(format!("a writer cannot go on: {}", words(panic.as_ref())));
+        }
     }
 }

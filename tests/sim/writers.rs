@@ -7,13 +7,14 @@ use std::sync::atomic::Ordering;
 
 use afterwrite::lake::clock::Clock;
 use afterwrite::model::partition::PartitionKey;
-use iceberg::spec::{FormatVersion, NestedField, Operation, PrimitiveType, Schema, TableMetadata, Type};
+use iceberg::spec::{DataFile, FormatVersion, NestedField, Operation, PrimitiveType, Schema, TableMetadata, Type};
 
+use super::hold;
 use super::model::{Model, Row};
 use super::now;
 use super::reader::Live;
 use super::world::{State, World};
-use crate::fixture::files::{self, Bounds};
+use crate::fixture::files;
 use crate::fixture::{Cell, Change, File, Table};
 
 /// Columns that every table begins with.
@@ -26,18 +27,39 @@ const MANY_ROWS: usize = 120;
 const MANY_FILES: usize = 30;
 const MANY_SNAPSHOTS: usize = 10;
 /// Reading a manifest takes longer than most else: not many are kept.
-const MANY_MANIFESTS: usize = 9;
+const MANY_MANIFESTS: usize = 6;
+
+/// What writers do, by the place of its weight.
+const ACTS: [&str; 17] = [
+    "appends",
+    "upserts",
+    "deletes of rows",
+    "overwrites",
+    "deletes of files",
+    "foreign compactions",
+    "schema changes",
+    "spec changes",
+    "expiries",
+    "rollbacks",
+    "tags",
+    "manifest rewrites",
+    "files left out in silence",
+    "appends to a branch",
+    "late commits",
+    "waits",
+    "upgrades",
+];
 
 /// A table as a writer sees it.
 pub(super) struct Scene<'a> {
     pub(super) table: usize,
     pub(super) of: &'a Table,
     pub(super) metadata: Arc<TableMetadata>,
-    rows: Model,
+    pub(super) rows: Model,
 }
 
 impl Scene<'_> {
-    fn schema(&self) -> &Schema {
+    pub(super) fn schema(&self) -> &Schema {
         self.metadata.current_schema()
     }
 
@@ -54,7 +76,7 @@ impl Scene<'_> {
     }
 
     /// A row's cells in the order of the schema's columns.
-    fn cells(&self, row: &Row) -> Vec<Cell> {
+    pub(super) fn cells(&self, row: &Row) -> Vec<Cell> {
         self.schema().as_struct().fields().iter().map(|f| row.cell(f.id).clone()).collect()
     }
 
@@ -63,13 +85,13 @@ impl Scene<'_> {
     }
 
     /// What decides the partition of a row, under any spec of the table.
-    fn same_partition(a: &Row, b: &Row) -> bool {
+    pub(super) fn same_partition(a: &Row, b: &Row) -> bool {
         a.cell(P) == b.cell(P) && a.cell(ID) == b.cell(ID)
     }
 }
 
-fn file_of(live: &Live) -> File {
-    files::file(live.data.file_path().to_owned(), live.data.clone(), live.spec_id)
+pub(super) fn file_of(live: &Live) -> File {
+    files::file(live.data.file_path().to_owned(), DataFile::clone(&live.data), live.spec_id)
 }
 
 impl World {
@@ -102,13 +124,15 @@ impl World {
             2 * more,
             2,
             4,
+            if scene.metadata.format_version() == FormatVersion::V3 { 0 } else { 2 },
         ];
         let act = state.dice.weighted(&weights);
         let deletes = scene.has_deletes();
+        let before = self.foreign.load(Ordering::SeqCst);
         match act {
             0 => self.append(&mut state, &scene),
             1 if deletes => self.upsert(&mut state, &scene),
-            2 if deletes => self.delete_positions(&mut state, &scene),
+            2 if deletes => self.delete_rows(&mut state, &scene),
             3 => self.overwrite(&mut state, &scene, &files),
             4 => self.remove_file(&mut state, &scene, &files),
             5 => self.compact(&mut state, &scene, &files),
@@ -125,7 +149,14 @@ impl World {
                 self.gate.note(|| format!("  late commits arrive: {count} applied"));
             }
             15 => self.clock.pass(state.dice.below(1500) as i64),
+            16 => self.upgrade(&mut state, &scene),
             _ => self.append(&mut state, &scene),
+        }
+        if self.foreign.load(Ordering::SeqCst) > before {
+            self.gate.count(ACTS[act]);
+            if act == 8 && !hold(&self.account).running.is_empty() {
+                self.gate.count("expiries while a job runs");
+            }
         }
     }
 
@@ -138,7 +169,7 @@ impl World {
         self.append(&mut state, &scene);
     }
 
-    fn files(&self, state: &mut State, scene: &Scene<'_>) -> Vec<Live> {
+    pub(super) fn files(&self, state: &mut State, scene: &Scene<'_>) -> Vec<Live> {
         let Some(head) = scene.metadata.current_snapshot() else { return vec![] };
         state.reader.live(&scene.metadata, head).unwrap()
     }
@@ -147,7 +178,7 @@ impl World {
         scene.metadata.current_snapshot().map_or(0, |head| state.reader.list(&scene.metadata, head).unwrap().len())
     }
 
-    fn row(&self, state: &mut State, scene: &Scene<'_>) -> Row {
+    pub(super) fn row(&self, state: &mut State, scene: &Scene<'_>) -> Row {
         state.u += 1;
         let u = state.u;
         let dice = &mut state.dice;
@@ -172,7 +203,7 @@ impl World {
     }
 
     /// New rows, all of one partition, with those of `like` where it is given.
-    fn group(&self, state: &mut State, scene: &Scene<'_>, like: Option<&Row>) -> Vec<Row> {
+    pub(super) fn group(&self, state: &mut State, scene: &Scene<'_>, like: Option<&Row>) -> Vec<Row> {
         let first = self.row(state, scene);
         let pattern = like.cloned().unwrap_or_else(|| first.clone());
         let most = if state.dice.one_in(6) { 40 } else { 4 };
@@ -191,16 +222,19 @@ impl World {
     }
 
     /// Commits, and books what it did to the rows: `rows` those without the new ones.
-    fn land(&self, state: &mut State, scene: &Scene<'_>, what: &str, change: Change<'_>, rows: Model, new: Vec<Vec<Row>>) {
+    pub(super) fn land(&self, state: &mut State, scene: &Scene<'_>, what: &str, change: Change<'_>, rows: Model, new: Vec<Vec<Row>>) {
         let made = now(change.at(self.clock.now_ms()).commit());
         let placed = new.into_iter().zip(&made.data).flat_map(|(rows, file)| {
             let scope = &file.partition;
             rows.into_iter().map(|row| Row { scope: scope.clone(), ..row }).collect::<Vec<_>>()
         });
-        let rows = rows.with(placed.collect::<Vec<_>>());
+        let placed: Vec<Row> = placed.collect();
         self.foreign.fetch_add(1, Ordering::SeqCst);
+        let fresh = placed.iter().map(|row| row.u).collect();
+        state.checked.fresh.insert((scene.table, made.snapshot_id), fresh);
+        let rows = rows.with(placed);
         self.gate.note(|| format!("table {}: {what}, snapshot {}, {} rows", scene.table, made.snapshot_id, rows.rows().len()));
-        self.models.lock().unwrap().insert((scene.table, made.snapshot_id), rows);
+        hold(&self.models).insert((scene.table, made.snapshot_id), rows);
         state.mail.push((scene.table, made.snapshot_id));
     }
 
@@ -211,98 +245,6 @@ impl World {
             change = change.append(group.iter().map(|row| scene.cells(row)));
         }
         self.land(state, scene, "append", change, scene.rows.clone(), groups);
-    }
-
-    /// Equality deletes, and often the same keys anew, as a change stream writes them.
-    fn upsert(&self, state: &mut State, scene: &Scene<'_>) {
-        let keys_by = self.key_columns(state, scene);
-        let named: Vec<&str> = keys_by.iter().filter_map(|id| scene.name_of(*id)).collect();
-        let victim = match state.dice.pick(scene.rows.rows()) {
-            Some(row) if !state.dice.one_in(4) => row.clone(),
-            _ => self.row(state, scene),
-        };
-        let mut keys = vec![victim.clone()];
-        if let Some(other) = scene.rows.rows().iter().find(|row| Scene::same_partition(row, &victim) && row.u != victim.u) {
-            keys.push(other.clone());
-        }
-        let spec_id = self.spec_of_delete(state, scene);
-        let mut change = scene.of.change().delete_equal_under(spec_id, &named, keys.iter().map(|row| scene.cells(row)));
-        let mut groups = vec![];
-        if !state.dice.one_in(3) {
-            let group = self.group(state, scene, Some(&victim));
-            change = change.append(group.iter().map(|row| scene.cells(row)));
-            groups.push(group);
-            if state.dice.one_in(3) {
-                let place = state.dice.below(groups[0].len());
-                change = change.delete_own_positions(&[(0, place as i64)]);
-                groups[0].remove(place);
-                return self.land_upsert(state, scene, (keys_by.as_slice(), keys.as_slice(), spec_id), change, groups);
-            }
-        }
-        self.land_upsert(state, scene, (keys_by.as_slice(), keys.as_slice(), spec_id), change, groups);
-    }
-
-    fn land_upsert(&self, state: &mut State, scene: &Scene<'_>, delete: (&[i32], &[Row], i32), change: Change<'_>, groups: Vec<Vec<Row>>) {
-        let (columns, keys, spec_id) = delete;
-        let spec = scene.metadata.partition_spec_by_id(spec_id).unwrap();
-        let cells: Vec<Vec<Cell>> = keys.iter().map(|row| scene.cells(row)).collect();
-        let partition = files::partition(&now(scene.of.load()), spec_id, scene.schema(), &cells);
-        let scope = files::key(spec_id, &partition);
-        let rows = scene.rows.equal(columns, keys, &scope, spec.is_unpartitioned());
-        let what = format!("equality delete by {columns:?} under spec {spec_id}");
-        self.land(state, scene, &what, change, rows, groups);
-    }
-
-    fn key_columns(&self, state: &mut State, scene: &Scene<'_>) -> Vec<i32> {
-        let known: Vec<i32> = scene.schema().as_struct().fields().iter().map(|f| f.id).collect();
-        match state.dice.below(5) {
-            0 | 1 => vec![ID],
-            2 => vec![ID, P],
-            3 => vec![U],
-            _ => BTreeSet::from([ID, *state.dice.pick(&known).unwrap()]).into_iter().collect(),
-        }
-    }
-
-    /// The default spec, or an older one; an unpartitioned one makes it global.
-    fn spec_of_delete(&self, state: &mut State, scene: &Scene<'_>) -> i32 {
-        let all: Vec<i32> = scene.metadata.partition_specs_iter().map(|s| s.spec_id()).collect();
-        if state.dice.one_in(4) {
-            let mut sorted = all;
-            sorted.sort_unstable();
-            return *state.dice.pick(&sorted).unwrap();
-        }
-        scene.metadata.default_partition_spec_id()
-    }
-
-    /// Position deletes of a few rows of one partition.
-    fn delete_positions(&self, state: &mut State, scene: &Scene<'_>) {
-        let Some(head) = scene.metadata.current_snapshot() else { return };
-        let kept = state.reader.kept(&scene.metadata, head).unwrap();
-        let Some(first) = state.dice.pick(&kept) else { return };
-        let scope = files::key(first.file.spec_id, first.file.data.partition());
-        let (mut places, mut gone) = (vec![], vec![]);
-        for file in kept.iter().filter(|k| files::key(k.file.spec_id, k.file.data.partition()) == scope) {
-            for row in 0..file.rows.count {
-                if file.kept[row] && state.dice.one_in(4) && places.len() < 4 {
-                    places.push((file_of(&file.file), row as i64));
-                    gone.push(file.rows.columns[&U][row].parse::<i64>().unwrap());
-                }
-            }
-        }
-        if places.is_empty() {
-            return;
-        }
-        let one = places.iter().all(|(file, _)| file.path == places[0].0.path);
-        let bounds = match state.dice.below(6) {
-            0 => Bounds::Absent,
-            1 => Bounds::Cut(24),
-            2 if one => Bounds::Referenced,
-            _ => Bounds::Exact,
-        };
-        let named: Vec<(&File, i64)> = places.iter().map(|(file, at)| (file, *at)).collect();
-        let change = scene.of.change().delete_positions_with(&named, bounds);
-        let rows = scene.rows.without(|row| gone.contains(&row.u));
-        self.land(state, scene, &format!("{} positions deleted", gone.len()), change, rows, vec![]);
     }
 
     /// The rows of these files, live or not.
@@ -331,6 +273,9 @@ impl World {
         }
         let data: Vec<&Live> = gone.iter().copied().filter(|f| f.is_data()).collect();
         let us = self.rows_in(state, &data);
+        if gone.len() == data.len() {
+            gone = self.with_vectors(state, data, all);
+        }
         let removed: Vec<File> = gone.iter().map(|f| file_of(f)).collect();
         let rows = scene.rows.without(|row| us.contains(&row.u));
         let group = self.group(state, scene, None);
@@ -343,7 +288,8 @@ impl World {
         let Some(one) = state.dice.pick(&data).copied() else { return };
         let us = self.rows_in(state, &[one]);
         let rows = scene.rows.without(|row| us.contains(&row.u));
-        let change = scene.of.change().remove(&[&file_of(one)]).operation(Operation::Delete);
+        let removed: Vec<File> = self.with_vectors(state, vec![one], all).into_iter().map(file_of).collect();
+        let change = scene.of.change().remove(&removed.iter().collect::<Vec<_>>()).operation(Operation::Delete);
         self.land(state, scene, "a file is deleted", change, rows, vec![]);
     }
 
@@ -364,12 +310,13 @@ impl World {
             return;
         }
         let us = self.rows_in(state, &inputs);
-        let rows: Vec<Row> = scene.rows.rows().iter().filter(|row| us.contains(&row.u)).cloned().collect();
-        let removed: Vec<File> = inputs.iter().map(|f| file_of(f)).collect();
+        let rows: Vec<Row> = scene.rows.rows().iter().filter(|row| us.contains(&row.u)).map(|row| Row::clone(row)).collect();
+        let spec_id = inputs[0].spec_id;
+        let removed: Vec<File> = self.with_vectors(state, inputs, all).into_iter().map(file_of).collect();
         let mut change = scene.of.change().remove(&removed.iter().collect::<Vec<_>>()).operation(Operation::Replace);
         let mut groups = vec![];
         if !rows.is_empty() {
-            change = change.append_under(inputs[0].spec_id, rows.iter().map(|row| scene.cells(row)));
+            change = change.append_under(spec_id, rows.iter().map(|row| scene.cells(row)));
             groups.push(rows);
         }
         let left = scene.rows.without(|row| us.contains(&row.u));

@@ -1,7 +1,8 @@
 //! The budget is hard: whatever is asked for, it is never passed, what does not
 //! fit waits with its reason, and nothing set aside is lost.
 
-use afterwrite::act::{Journal, Query};
+use afterwrite::act::{Journal, Query, Verdict};
+use afterwrite::model::plan::{Bound, Plan};
 use afterwrite::serve::backend::Backend;
 
 use super::spy::Wrong;
@@ -77,6 +78,46 @@ async fn gb_hours_are_never_passed_and_what_waits_is_done_as_the_budget_fills() 
 }
 
 #[tokio::test]
+async fn what_a_command_beside_the_process_spends_is_booked_when_it_ends() {
+    // a job's bound is 0.0224 GB-hours, and the budget holds a little more
+    let world = World::new(
+        "[defaults]\nact = true\ntarget_file_size = \"1MiB\"\nmemory_limit = \"2GiB\"\n\
+         [budget]\ngb_hours_per_hour = 0.025\ncarry_over_hours = 1.0\nconcurrent_jobs = 4\n",
+    );
+    let table = world.table(Table::partitioned_by_p(), "t").await;
+    let files = append_small(&table, 0, 9, 0).await;
+    let process = world.start().await;
+    // given half a GiB for a minute by hand, of a table that the process does not know yet
+    let (act, seen) = world.command().await;
+    let bound = Bound { gb_hours: 0.02, millis: 100_000, memory: 512 << 20 };
+    let plan = Plan { reason: "request".into(), bound, ..table.plan_all(&files[0]).await };
+    let gate = seen.gate.lock().await;
+    let (done, ()) = tokio::join!(act.run(&plan, None), async {
+        process.until("the command's job", async || seen.rewrites() == 1).await;
+        process.clock_passes(60_000);
+        drop(gate);
+    });
+    assert_eq!(done.verdict, Verdict::Committed);
+    assert!((0.008..0.01).contains(&done.numbers.gb_hours), "{}", done.numbers.gb_hours);
+    process.rounds().await;
+    // then no job of the process fits before an hour has filled the budget
+    append_small(&table, 100, 10, 1).await;
+    process.report(&table).await;
+    process
+        .until("a reason", async || {
+            let waiting = process.ooda.list_candidates(10).await.unwrap();
+            waiting.len() == 1 && waiting[0].waits_for.contains("GB-hours that the job may need")
+        })
+        .await;
+    assert_eq!((process.seen.rewrites(), process.ooda.health().jobs), (0, 0));
+    process.pass(3_600_000).await;
+    assert_eq!((process.seen.rewrites(), data_files(&table).await), (1, 2));
+    act.leave().await.unwrap();
+    process.nothing_is_stuck(&world).await;
+    process.stop().await;
+}
+
+#[tokio::test]
 async fn a_job_that_panics_gives_back_its_place_and_its_partition() {
     let world = World::new("[defaults]\nact = true\ntarget_file_size = \"1MiB\"\n[budget]\nconcurrent_jobs = 1\n");
     let table = world.table(Table::plain(), "t").await;
@@ -128,6 +169,28 @@ async fn work_in_several_jobs_is_not_lost_when_the_budget_ends_in_between() {
     assert!(inputs >= 32, "{inputs}");
     assert!(data_files(&table).await <= 12, "{}", data_files(&table).await);
     assert_eq!(table.rows().await, before);
+    process.nothing_is_stuck(&world).await;
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn a_place_that_becomes_free_is_taken_without_waiting_for_a_second() {
+    let world = World::new("[defaults]\nact = true\ntarget_file_size = \"1MiB\"\n[budget]\nconcurrent_jobs = 1\n");
+    let table = world.table(Table::partitioned_by_p(), "t").await;
+    for p in 0..3 {
+        // more files gain more: the last partition is the best
+        append_small(&table, p * 100, 9 + p, p).await;
+    }
+    let process = world.start().await;
+    process.report(&table).await;
+    for left in [20, 11, 3] {
+        process.while_the_clock_stands("a job", async || data_files(&table).await == left && process.ooda.health().jobs == 0).await;
+        // far less than the second between two rounds
+        process.clock_passes(50);
+    }
+    assert_eq!(process.seen.most_running.load(std::sync::atomic::Ordering::SeqCst), 1);
+    assert_eq!(process.seen.inputs.lock().unwrap()[..], [11, 10, 9]);
+    process.rest().await;
     process.nothing_is_stuck(&world).await;
     process.stop().await;
 }

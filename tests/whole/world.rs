@@ -7,7 +7,6 @@ use std::time::Duration;
 use afterwrite::act::{self, Act, Journal, KillSwitch, MemoryJournal, Ports, Query, Role};
 use afterwrite::lake::Format;
 use afterwrite::lake::clock::{Clock, SystemChance, SystemClock};
-use afterwrite::lake::iceberg::catalog::Catalog;
 use afterwrite::lake::iceberg::catalog::memory::MemoryCatalog;
 use afterwrite::lake::iceberg::lake::Lake;
 use afterwrite::model::decision::{Decision, Reason, Verdict};
@@ -19,13 +18,14 @@ use afterwrite::observe::{Inbox, Roster};
 use afterwrite::ooda::{Loop, Parts};
 use afterwrite::orient::checkpoint::InMemory;
 use afterwrite::orient::{Key, Orient, recompute};
+use afterwrite::replay::recorder::Recorder;
 use afterwrite::serve::backend::{Answer, Backend};
 use afterwrite::settings::{self, Settings};
 use iceberg::io::FileIO;
 use tokio::task::JoinHandle;
 
 use super::spy::{Seen, Spy};
-use crate::fixture::{File, Row, Spec, Table, row};
+use crate::fixture::{File, Row, Spec, Table, behind, row};
 use crate::observe::HandClock;
 
 /// Everything acts; small targets; eight small files make a tier full.
@@ -87,7 +87,7 @@ impl World {
 
     /// A process that does nothing by itself.
     pub async fn idle(&self) -> Process {
-        let catalog: Arc<dyn Catalog> = Arc::new(self.catalog.clone());
+        let catalog = behind::port(&self.catalog).await;
         let seen = Arc::<Seen>::default();
         let format: Arc<dyn Format> = Arc::new(Spy { lake: Lake::new([catalog]), seen: Arc::clone(&seen) });
         let clock: Arc<dyn Clock> = self.clock.clone();
@@ -121,9 +121,29 @@ impl World {
         Process { ooda, act, inbox, orient, seen, poller, clock: self.clock.clone(), running: None }
     }
 
+    /// A command beside the process, on the same journal and tables.
+    pub async fn command(&self) -> (Arc<Act>, Arc<Seen>) {
+        let catalog: Arc<dyn Catalog> = Arc::new(self.catalog.clone());
+        let seen = Arc::<Seen>::default();
+        let format: Arc<dyn Format> = Arc::new(Spy { lake: Lake::new([catalog]), seen: Arc::clone(&seen) });
+        let (clock, journal): (Arc<dyn Clock>, Arc<dyn Journal>) = (self.clock.clone(), self.journal.clone());
+        let ports = Ports { format, journal, clock, chance: Arc::new(SystemChance) };
+        (Act::start(ports, Role::Command, act::Settings::default(), KillSwitch::default()).await.unwrap(), seen)
+    }
+
+    /// A process that loops, and records what it decides.
+    pub async fn start_recorded(&self, recorder: Recorder) -> Process {
+        let process = self.idle().await;
+        process.ooda.set_recorder(recorder);
+        Self::run(process)
+    }
+
     /// A process that loops.
     pub async fn start(&self) -> Process {
-        let mut process = self.idle().await;
+        Self::run(self.idle().await)
+    }
+
+    fn run(mut process: Process) -> Process {
         let ooda = Arc::clone(&process.ooda);
         process.running = Some(tokio::spawn(async move { ooda.run().await }));
         process
@@ -187,6 +207,11 @@ impl Process {
     /// Waits, while the clock runs on slowly, until a condition holds.
     pub async fn until(&self, what: &str, holds: impl AsyncFnMut() -> bool) {
         self.until_by(1, what, holds).await;
+    }
+
+    /// The same, with a clock that stands still.
+    pub async fn while_the_clock_stands(&self, what: &str, holds: impl AsyncFnMut() -> bool) {
+        self.until_by(0, what, holds).await;
     }
 
     /// The same, with a clock that runs on by so much at a time.

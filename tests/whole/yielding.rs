@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use afterwrite::act::{Job, JobState, Journal, Query};
+use afterwrite::act::{Job, JobState, Journal, Query, Verdict};
 use afterwrite::orient::Key;
 use afterwrite::serve::backend::Backend;
 use iceberg::spec::Operation;
@@ -115,4 +115,30 @@ async fn appends_deletes_and_what_becomes_of_other_partitions_stop_no_rewrite() 
     found.sort_by_key(|text| text.split('|').next().map(|id| id.parse::<i64>().unwrap()));
     assert_eq!(found, expected);
     s.end().await;
+}
+
+#[tokio::test]
+async fn a_rewrite_that_no_loop_looks_after_yields_too() {
+    let world = World::new(ACTING);
+    let table = world.table(Table::plain(), "t").await;
+    let files = append_small(&table, 0, 9, 0).await;
+    let process = world.idle().await;
+    let (plan, view) = (table.plan_all(&files[0]).await, table.load().await.view);
+    let seen = Arc::clone(&process.seen);
+    let gate = seen.gate.lock().await;
+    let (act, looking) = (Arc::clone(&process.act), Arc::clone(&process.act));
+    let job = tokio::spawn(async move { act.run(&plan, None).await });
+    let looks = tokio::spawn(async move { looking.keep_yielding(&view, std::time::Duration::from_secs(2)).await });
+    process.until("a rewrite", async || process.seen.rewrites() == 1).await;
+    table.change().remove(&[&files[2]]).append(rows(2..3, 0)).operation(Operation::Overwrite).commit().await;
+    for _ in 0..10 {
+        process.clock_passes(1_000);
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    drop(gate);
+    process.until("its end", async || job.is_finished()).await;
+    let result = job.await.unwrap();
+    assert!(matches!(result.verdict, Verdict::Dropped { .. }), "{:?}", result.verdict);
+    assert_eq!((result.numbers.tries, table.rows().await.len()), (0, 9));
+    looks.abort();
 }

@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::attempt::{Attempt, AttemptState};
-use super::job::{Job, JobState, Kind, Numbers};
+use super::job::{Job, JobState, Kind, Numbers, REQUEST};
 use crate::model::ident::TableIdent;
 use crate::model::plan::{AttemptId, JobId, Plan};
 
@@ -210,6 +210,12 @@ pub struct Kept {
 /// What a rewrite cost, or may have cost where nobody noted more.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spent {
+    /// The job.
+    pub job: JobId,
+    /// Whether somebody asked for it by hand.
+    pub by_hand: bool,
+    /// Whether it has ended, so that this is all.
+    pub ended: bool,
     /// When it changed last, in milliseconds since the epoch.
     pub at_ms: i64,
     /// The table.
@@ -228,6 +234,9 @@ impl Spent {
     fn of(job: &Job) -> Self {
         let numbers = &job.numbers;
         Self {
+            job: job.id.clone(),
+            by_hand: job.plan.reason == REQUEST,
+            ended: job.state.is_final(),
             at_ms: job.changed_ms,
             table: Some(job.plan.table),
             name: job.plan.name.to_string(),
@@ -344,6 +353,13 @@ pub trait Journal: Send + Sync {
         let jobs = self.jobs(Query::Latest(u32::MAX)).await?;
         let rewrites = jobs.iter().filter(|job| job.kind == Kind::Rewrite && job.changed_ms >= since_ms);
         Ok(rewrites.map(Spent::of).collect())
+    }
+    /// What rewrites cost that were asked for by hand and entered under this id or a later
+    /// one.
+    async fn spent_by_hand(&self, from: &JobId) -> Result<Vec<Spent>> {
+        let jobs = self.jobs(Query::Latest(u32::MAX)).await?;
+        let rewrites = jobs.iter().filter(|job| job.kind == Kind::Rewrite && job.id >= *from);
+        Ok(rewrites.map(Spent::of).filter(|spent| spent.by_hand).collect())
     }
     /// The rewrites of a table that ended, newest first, at most so many.
     async fn ended(&self, table: &TableIdent, most: u32) -> Result<Vec<Ended>> {

@@ -3,7 +3,7 @@
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite};
 
-use super::{Blob, Ended, Error, Holder, Result, parse, text};
+use super::{Blob, Ended, Error, Holder, Result, Spent, parse, text};
 use crate::act::attempt::Attempt;
 use crate::act::job::{Job, JobState};
 use crate::model::ident::{TableFormat, TableIdent};
@@ -27,6 +27,21 @@ pub(super) fn read_ended(row: &SqliteRow) -> Result<Ended> {
         changed_ms: column(row, "changed_ms")?,
         numbers: parse(&id, column(row, "numbers")?)?,
         id: JobId(id),
+    })
+}
+
+/// What a row of `jobs` cost.
+pub(super) fn read_spent(row: &SqliteRow) -> Result<Spent> {
+    Ok(Spent {
+        job: JobId(column(row, "id")?),
+        by_hand: column::<i64>(row, "by_hand")? != 0,
+        ended: column::<i64>(row, "ended")? != 0,
+        at_ms: column(row, "changed_ms")?,
+        table: read_table_key(column(row, "table_id")?),
+        name: column(row, "table_name")?,
+        gb_hours: column(row, "cost")?,
+        bytes: u64::try_from(column::<i64>(row, "bytes")?).unwrap_or(0),
+        commits: column::<i64>(row, "commits")? != 0,
     })
 }
 

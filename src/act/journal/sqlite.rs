@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Sqlite, SqlitePool, Transaction};
 
-use super::rows::{column, plan_text, read_attempt, read_blob, read_ended, read_holder, read_job, read_table_key, table_key};
+use super::rows::{column, plan_text, read_attempt, read_blob, read_ended, read_holder, read_job, read_spent, read_table_key, table_key};
 use super::{
     Blob, Change, Ended, Error, Holder, Journal, Kept, Pause, Pauses, Query, Result, Role, Spent, Step, check_attempt, check_holder,
     check_job, has_lease, parse, schema, text,
@@ -114,6 +114,21 @@ impl SqliteJournal {
         }
         query.fetch_all(&self.pool).await.map_err(|e| self.error(&e))?.iter().map(row).collect()
     }
+}
+
+/// What rewrites cost for which a condition holds. Plans may be large: their bound alone
+/// is read.
+macro_rules! spent_where {
+    ($condition:literal) => {
+        concat!(
+            "SELECT id, changed_ms, table_id, table_name, CASE WHEN json_extract(numbers, '$.millis') > 0
+             THEN json_extract(numbers, '$.gb_hours') ELSE json_extract(plan, '$.bound.gb_hours') END + 0.0 AS cost,
+             json_extract(numbers, '$.bytes_in') AS bytes, state NOT IN ('failed','cancelled') AS commits,
+             state IN ('committed','failed','cancelled') AS ended, json_extract(plan, '$.reason') = 'request' AS by_hand
+             FROM jobs WHERE kind = ?1 AND ",
+            $condition
+        )
+    };
 }
 
 const BLOB: &str = "SELECT version, bytes FROM blobs WHERE kind = ?1 AND key = ?2";
@@ -436,23 +451,13 @@ impl Journal for SqliteJournal {
     }
 
     async fn spent(&self, since_ms: i64) -> Result<Vec<Spent>> {
-        // plans may be large: their bound alone is read
-        let sql = "SELECT changed_ms, table_id, table_name, CASE WHEN json_extract(numbers, '$.millis') > 0
-                   THEN json_extract(numbers, '$.gb_hours') ELSE json_extract(plan, '$.bound.gb_hours') END + 0.0 AS cost,
-                   json_extract(numbers, '$.bytes_in') AS bytes, state NOT IN ('failed','cancelled') AS commits
-                   FROM jobs WHERE kind = ?1 AND changed_ms >= CAST(?2 AS INTEGER)";
         let rewrite = text("", &Kind::Rewrite)?;
-        let read = |row: &SqliteRow| {
-            Ok(Spent {
-                at_ms: column(row, "changed_ms")?,
-                table: read_table_key(column(row, "table_id")?),
-                name: column(row, "table_name")?,
-                gb_hours: column(row, "cost")?,
-                bytes: u64::try_from(column::<i64>(row, "bytes")?).unwrap_or(0),
-                commits: column::<i64>(row, "commits")? != 0,
-            })
-        };
-        self.read(sql, &[&rewrite, &since_ms.to_string()], read).await
+        self.read(spent_where!("changed_ms >= CAST(?2 AS INTEGER)"), &[&rewrite, &since_ms.to_string()], read_spent).await
+    }
+
+    async fn spent_by_hand(&self, from: &JobId) -> Result<Vec<Spent>> {
+        let rewrite = text("", &Kind::Rewrite)?;
+        self.read(spent_where!("id >= ?2 AND by_hand"), &[&rewrite, &from.0], read_spent).await
     }
 
     async fn ended(&self, table: &TableIdent, most: u32) -> Result<Vec<Ended>> {

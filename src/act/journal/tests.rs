@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::act::attempt::{self, Loss};
-use crate::act::job::Kind;
+use crate::act::job::{Kind, REQUEST};
 use crate::model::ident::TableName;
 use crate::model::outcome::{Outcome, Resolution};
 use crate::model::partition::{PartitionKey, Value};
@@ -127,10 +127,36 @@ async fn both_journals_tell_what_rewrites_cost_and_the_bound_where_nobody_noted_
         spent.sort_by_key(|spent| spent.at_ms);
         let told = |at_ms, gb_hours, bytes, commits| {
             let Plan { table, name, .. } = plan(1, &[]);
-            Spent { at_ms, table: Some(table), name: name.to_string(), gb_hours, bytes, commits }
+            let (job, ended) = (JobId(if at_ms == 40 { "a" } else { "b" }.into()), at_ms == 40);
+            Spent { job, by_hand: false, ended, at_ms, table: Some(table), name: name.to_string(), gb_hours, bytes, commits }
         };
         assert_eq!(spent, [told(20, 2.0, 20, true), told(40, 0.25, 77, false)]);
         assert_eq!(journal.spent(21).await.unwrap(), [told(40, 0.25, 77, false)]);
+    }
+}
+
+#[tokio::test]
+async fn both_journals_tell_what_was_asked_for_by_hand_and_what_is_under_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let journals: [Box<dyn Journal>; 2] = [Box::new(sqlite(dir.path()).await), Box::new(MemoryJournal::default())];
+    for journal in journals {
+        let undo = Kind::Undo { of: JobId("a".into()), snapshot_id: 1 };
+        let asked =
+            [("a", REQUEST, Kind::Rewrite), ("b", REQUEST, Kind::Rewrite), ("c", "small-files", Kind::Rewrite), ("d", REQUEST, undo)];
+        for (id, reason, kind) in asked {
+            let plan = Plan { reason: reason.into(), ..plan(1, &[id]) };
+            assert!(journal.request(&Job { plan, kind, ..job(id) }, &[]).await.unwrap());
+        }
+        let step = Step { holder: "h", job: &JobId("b".into()), to: JobState::Cancelled, at_ms: 9, note: "", numbers: None };
+        journal.advance(step).await.unwrap();
+        let told = async |from: &str| {
+            let mut told = journal.spent_by_hand(&JobId(from.into())).await.unwrap();
+            told.sort_by(|a, b| a.job.cmp(&b.job));
+            told.into_iter().map(|spent| (spent.job.0, spent.ended, spent.at_ms)).collect::<Vec<_>>()
+        };
+        assert_eq!(told("a").await, [("a".into(), false, 5), ("b".into(), true, 9)]);
+        assert_eq!(told("b").await, [("b".into(), true, 9)]);
+        assert_eq!(told("c").await, []);
     }
 }
 

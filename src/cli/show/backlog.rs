@@ -42,6 +42,7 @@ struct Candidate<'a> {
     gain: u64,
     gb_hours: f64,
     on_front: bool,
+    chosen: bool,
     waits_for: &'a str,
 }
 
@@ -94,7 +95,12 @@ fn ranked(candidates: &[v1::Candidate]) -> String {
             if c.urgent { "trigger".to_owned() } else { format!("{:.3}", c.score) },
             human::count(c.gain),
             human::gb_hours(c.gb_hours),
-            if c.on_front { "front".to_owned() } else { String::new() },
+            match (c.chosen, c.on_front) {
+                (true, _) => "chosen",
+                (false, true) => "front",
+                (false, false) => "",
+            }
+            .to_owned(),
             c.waits_for.clone(),
         ]
     };
@@ -149,6 +155,7 @@ fn candidate(c: &v1::Candidate) -> Candidate<'_> {
         gain: c.gain,
         gb_hours: c.gb_hours,
         on_front: c.on_front,
+        chosen: c.chosen,
         waits_for: &c.waits_for,
     }
 }
@@ -186,7 +193,8 @@ mod tests {
     #[test]
     fn a_backlog_tells_how_much_waits_for_how_long_and_when_it_is_done() {
         let (told, candidate) = told();
-        let text = backlog(&told, &[candidate], false);
+        let chosen = v1::Candidate { chosen: true, ..candidate.clone() };
+        let text = backlog(&told, &[candidate, chosen], false);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "the budget holds 2.00 GB-h");
         let row = [
@@ -205,6 +213,7 @@ mod tests {
         ];
         assert!(lines.iter().any(|line| cells(line) == row), "{text}");
         assert!(lines.iter().any(|line| cells(line) == ["lake.db.t", "all", "0.250", "7", "0.50 GB-h", "front"]), "{text}");
+        assert!(lines.iter().any(|line| cells(line) == ["lake.db.t", "all", "0.250", "7", "0.50 GB-h", "chosen"]), "{text}");
         let empty = v1::GetBacklogResponse { rows: vec![], ..told };
         assert_eq!(backlog(&empty, &[], false), "the budget holds 2.00 GB-h\nnothing waits");
     }

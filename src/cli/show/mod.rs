@@ -2,10 +2,12 @@
 //! text out. Ids are strings in JSON, so that no reader rounds them.
 
 mod backlog;
+mod costs;
 mod decisions;
 mod doors;
 mod jobs;
 mod layout;
+mod replay;
 mod traits;
 mod work;
 
@@ -15,10 +17,12 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 pub use backlog::backlog;
+pub use costs::{CostRow, costs};
 pub use decisions::{decisions, decisions_json, watched};
 pub use doors::doors;
 pub use jobs::{JobRow, jobs};
 pub use layout::{inspect, inspect_json};
+pub use replay::{Column, exact, totals};
 pub use traits::{traits, traits_of};
 pub use work::{CompactJob, CompactRow, PlanRow, compacts, plans};
 

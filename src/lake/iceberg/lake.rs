@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::catalog::Catalog;
+use super::scope::named::Known;
 use super::table::IcebergTable;
 use crate::lake::{Error, Pointer, Result};
 use crate::model::ident::TableName;
@@ -12,12 +13,14 @@ use crate::model::ident::TableName;
 #[derive(Clone, Default)]
 pub struct Lake {
     catalogs: BTreeMap<String, Arc<dyn Catalog>>,
+    named: Arc<Known>,
 }
 
 impl Lake {
     /// Over these catalogs, each under its own name.
     pub fn new(catalogs: impl IntoIterator<Item = Arc<dyn Catalog>>) -> Self {
-        Self { catalogs: catalogs.into_iter().map(|catalog| (catalog.name().to_owned(), catalog)).collect() }
+        let catalogs = catalogs.into_iter().map(|catalog| (catalog.name().to_owned(), catalog)).collect();
+        Self { catalogs, named: Arc::default() }
     }
 
     /// A catalog by its configured name.
@@ -52,6 +55,7 @@ impl Lake {
     pub async fn table(&self, name: &TableName, reference: &str) -> Result<Option<IcebergTable>> {
         let catalog = self.catalog(&name.catalog)?;
         let loaded = catalog.load(name).await?;
-        Ok(loaded.map(|loaded| IcebergTable::new(loaded, reference, catalog.clone())))
+        let named = &self.named;
+        Ok(loaded.map(|loaded| IcebergTable { named: Arc::clone(named), ..IcebergTable::new(loaded, reference, catalog.clone()) }))
     }
 }

@@ -19,4 +19,5 @@ pub mod scope;
 pub mod spread;
 pub mod store;
 pub mod table;
+pub mod vectors;
 pub mod verify;

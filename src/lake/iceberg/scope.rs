@@ -1,6 +1,8 @@
 //! The exact live files of a partition, and which deletes apply to each.
 
+mod entry;
 pub mod head;
+pub mod named;
 mod prune;
 pub mod rules;
 mod stray;
@@ -8,23 +10,21 @@ pub mod targets;
 pub mod tuple;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use iceberg::spec::{ManifestContentType, ManifestFile};
 
+use self::entry::{allowed, known_targets, live_delete, live_file, readable, refuse_doubles, refuse_second_vectors, refuse_unreadable};
 use self::head::Head;
+use self::named::Names;
 use self::rules::{Reaching, Targets};
 use super::lineage;
-use super::manifest::{self, FileFormat, ScanEntry};
-use super::store::Store;
+use super::manifest::{self, ScanEntry};
 use super::table::IcebergTable;
 use crate::lake::{Error, Result};
 use crate::model::file::{Content, EntryStatus, FileKey};
-use crate::model::location::Location;
 use crate::model::partition::PartitionKey;
-use crate::model::plan::{LiveDelete, LiveFile, ScopeFiles};
-use crate::model::refusal::{Refusal, Refused};
+use crate::model::plan::{LiveFile, ScopeFiles};
 
 /// Manifests and delete files read at one time.
 const PARALLEL_READS: usize = 8;
@@ -57,7 +57,8 @@ pub async fn read(table: &IcebergTable, scope: &PartitionKey) -> Result<ScopeFil
 /// (in a table whose format has none), `damaged` (a data file that is live twice, or
 /// to which two vectors apply), `stray-delete` (a position delete or vector
 /// names a file of the partition in another spelling, or from another spec or
-/// tuple), and those of such a delete that cannot be read. Store errors.
+/// tuple), and those of a position delete of another spec that cannot be read and may
+/// name a file of the partition. Store errors.
 pub async fn read_many(table: &IcebergTable, scopes: &[PartitionKey]) -> Result<Vec<ScopeFiles>> {
     let Some(head) = head::read(table).await? else {
         return Ok(scopes.iter().map(|scope| nothing(scope.clone())).collect());
@@ -136,14 +137,14 @@ pub async fn read_states(table: &IcebergTable, head: &Head, scopes: &[PartitionK
             side.push((found.home, entry));
         }
     }
-    let store = Store::new(&table.loaded.io);
+    let names = Names::of(table);
     let mut states = Vec::with_capacity(scopes.len());
     for (scope, part) in scopes.iter().zip(parts) {
-        let state = part.join(scope, &global, &store, lineage::is_kept(&table.loaded.metadata)).await?;
+        let state = part.join(scope, &global, &names, lineage::is_kept(&table.loaded.metadata)).await?;
         strays.refuse(scope, &state.files, &state.reaching)?;
         states.push(state);
     }
-    strays.refuse_unread(&states, &store).await?;
+    strays.refuse_unread(&states, &names).await?;
     Ok(states)
 }
 
@@ -212,7 +213,7 @@ struct Part {
 
 impl Part {
     /// `vectors`: whether the table's format has deletion vectors.
-    async fn join(self, scope: &PartitionKey, global: &[(usize, ScanEntry)], store: &Store, vectors: bool) -> Result<State> {
+    async fn join(self, scope: &PartitionKey, global: &[(usize, ScanEntry)], names: &Names<'_>, vectors: bool) -> Result<State> {
         let mut files = Vec::with_capacity(self.data.len());
         let (mut homes, mut equality_ids) = (HashMap::new(), HashMap::new());
         for (home, entry) in &self.data {
@@ -234,7 +235,7 @@ impl Part {
             // One that is older than every file applies to none: not worth a read.
             if targets == Targets::Unread && lowest.is_some_and(|l| l <= entry.sequence_number) {
                 readable(entry)?;
-                targets = Targets::Named(targets::read(store, &entry.entry.key.path).await?);
+                targets = Targets::Named(names.read(&entry.entry.key.path).await?);
             }
             reaching.push(Reaching { delete: live_delete(entry), global, targets });
             homes.insert(entry.entry.key.clone(), *home);
@@ -249,91 +250,6 @@ impl Part {
     }
 }
 
-/// What is known of a delete's reach without reading it.
-fn known_targets(entry: &ScanEntry) -> Targets {
-    if entry.entry.content == Content::EqualityDeletes {
-        return Targets::Older;
-    }
-    let text = |bytes: &Option<Arc<[u8]>>| bytes.as_deref().and_then(|b| std::str::from_utf8(b).ok()).map(str::to_owned);
-    let (lower, upper) = (text(&entry.path_lower), text(&entry.path_upper));
-    match rules::single_target(entry.referenced_data_file.as_deref(), lower.as_deref(), upper.as_deref()) {
-        Some(one) => Targets::Named([Arc::from(one)].into()),
-        None => Targets::Unread,
-    }
-}
-
-/// Refuses a delete that applies to some file and that no reader of ours reads.
-fn refuse_unreadable<'a>(deletes: impl Iterator<Item = &'a ScanEntry>, files: &[LiveFile]) -> Result<()> {
-    let applying: HashSet<&FileKey> = files.iter().flat_map(|f| &f.deletes).collect();
-    deletes.filter(|d| applying.contains(&d.entry.key)).try_for_each(readable)
-}
-
-fn readable(entry: &ScanEntry) -> Result<()> {
-    let path = &entry.entry.key.path;
-    let refuse = |refusal, why: &str| Err(Refused::new(refusal, format!("{path}: {why}")).into());
-    if entry.encrypted {
-        return refuse(Refusal::Encrypted, "has key metadata");
-    }
-    if entry.entry.content == Content::DeletionVector {
-        return match entry.referenced_data_file {
-            Some(_) => Ok(()),
-            None => refuse(Refusal::Damaged, "a deletion vector that names no data file"),
-        };
-    }
-    if entry.format != FileFormat::Parquet {
-        return refuse(Refusal::FileFormat, &format!("is {:?}, not Parquet", entry.format));
-    }
-    Ok(())
-}
-
-/// Refuses a vector in a table whose format has none.
-fn allowed(entry: &ScanEntry, vectors: bool) -> Result<()> {
-    match vectors {
-        true => Ok(()),
-        false => Err(Refused::new(Refusal::DeletionVector, format!("{}: a deletion vector before format 3", entry.entry.key.path)).into()),
-    }
-}
-
-/// Refuses a data file to which two vectors apply: readers differ in what they do.
-fn refuse_second_vectors(files: &[LiveFile], reaching: &[Reaching]) -> Result<()> {
-    let vectors: HashSet<&FileKey> =
-        reaching.iter().filter(|r| r.delete.content == Content::DeletionVector).map(|r| &r.delete.key).collect();
-    match files.iter().find(|f| f.deletes.iter().filter(|key| vectors.contains(key)).count() > 1) {
-        Some(file) => Err(Error::damaged(&file.path, "two deletion vectors apply to it")),
-        None => Ok(()),
-    }
-}
-
-fn live_file(entry: &ScanEntry) -> LiveFile {
-    LiveFile {
-        path: entry.entry.key.path.clone(),
-        bytes: entry.entry.bytes,
-        records: entry.entry.records,
-        data_sequence: entry.sequence_number,
-        sort_order_id: entry.sort_order_id,
-        first_row_id: entry.first_row_id,
-        deletes: Vec::new(),
-    }
-}
-
-fn live_delete(entry: &ScanEntry) -> LiveDelete {
-    LiveDelete {
-        key: entry.entry.key.clone(),
-        content: entry.entry.content,
-        bytes: entry.entry.bytes,
-        records: entry.entry.records,
-        data_sequence: entry.sequence_number,
-    }
-}
-
-fn refuse_doubles(files: &[LiveFile], scope: &PartitionKey) -> Result<()> {
-    let mut seen = HashSet::with_capacity(files.len());
-    match files.iter().find(|f| !seen.insert(Location::parse(&f.path))) {
-        Some(file) => Err(Error::damaged(&file.path, format!("is live more than once in {scope}"))),
-        None => Ok(()),
-    }
-}
-
 fn nothing(scope: PartitionKey) -> ScopeFiles {
     ScopeFiles { snapshot_id: -1, sequence_number: 0, scope, files: Vec::new(), deletes: BTreeMap::new() }
 }
@@ -341,70 +257,6 @@ fn nothing(scope: PartitionKey) -> ScopeFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::file::Entry;
-
-    fn entry(content: Content) -> ScanEntry {
-        ScanEntry {
-            entry: Entry {
-                status: EntryStatus::Added,
-                snapshot_id: 1,
-                content,
-                key: FileKey { path: "s3://b/t/x".into(), offset: None },
-                partition: PartitionKey::unpartitioned(0),
-                records: 1,
-                bytes: 1,
-            },
-            sequence_number: 1,
-            file_sequence_number: 1,
-            format: FileFormat::Parquet,
-            equality_ids: vec![],
-            sort_order_id: None,
-            first_row_id: None,
-            referenced_data_file: None,
-            path_lower: None,
-            path_upper: None,
-            file_column: None,
-            encrypted: false,
-        }
-    }
-
-    fn refused(entry: &ScanEntry) -> Option<Refusal> {
-        match readable(entry) {
-            Err(Error::Refused(refused)) => Some(refused.refusal),
-            _ => None,
-        }
-    }
-
-    #[test]
-    fn what_no_reader_of_ours_reads_is_refused_by_name() {
-        assert_eq!(refused(&entry(Content::Data)), None);
-        let formats = [FileFormat::Orc, FileFormat::Avro, FileFormat::Other("lance".into())];
-        let found = formats.map(|format| refused(&ScanEntry { format, ..entry(Content::Data) }));
-        assert_eq!(found, [Some(Refusal::FileFormat); 3]);
-        assert_eq!(refused(&ScanEntry { encrypted: true, ..entry(Content::Data) }), Some(Refusal::Encrypted));
-        let vector = ScanEntry { format: FileFormat::Puffin, ..entry(Content::DeletionVector) };
-        assert_eq!(refused(&vector), Some(Refusal::Damaged));
-        let vector = ScanEntry { referenced_data_file: Some("f".into()), ..vector };
-        assert_eq!(refused(&vector), None);
-        assert!(matches!(allowed(&vector, false), Err(Error::Refused(refused)) if refused.refusal == Refusal::DeletionVector));
-        assert!(allowed(&vector, true).is_ok());
-    }
-
-    #[test]
-    fn a_delete_that_no_reader_reads_is_refused_only_where_it_applies() {
-        let delete = ScanEntry { format: FileFormat::Avro, sequence_number: 2, ..entry(Content::EqualityDeletes) };
-        let older = LiveFile { deletes: vec![delete.entry.key.clone()], ..live_file(&entry(Content::Data)) };
-        assert!(refuse_unreadable([&delete].into_iter(), &[older]).is_err());
-        assert!(refuse_unreadable([&delete].into_iter(), &[live_file(&entry(Content::Data))]).is_ok());
-    }
-
-    #[test]
-    fn a_file_that_is_live_twice_is_refused_under_either_spelling() {
-        let file = |path: &str| LiveFile { path: path.into(), ..live_file(&entry(Content::Data)) };
-        let scope = PartitionKey::unpartitioned(0);
-        assert!(refuse_doubles(&[file("file:/d/x"), file("file:///d/x")], &scope).is_err());
-        assert!(refuse_doubles(&[file("file:/d/x"), file("file:///d/y")], &scope).is_ok());
-    }
 
     #[test]
     fn a_scope_asked_for_twice_is_answered_twice() {

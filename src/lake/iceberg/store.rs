@@ -3,6 +3,7 @@
 
 pub mod counted;
 mod direct;
+mod gcs;
 pub mod local;
 mod ranges;
 #[cfg(test)]

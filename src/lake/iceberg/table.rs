@@ -11,6 +11,7 @@ use iceberg::spec::{self, FormatVersion, PartitionSpec, Snapshot, TableMetadata,
 use super::catalog::{Catalog, Loaded};
 use super::manifest::{PartitionTypes, Unresolved};
 use super::read::schema::arrow_schema;
+use super::scope::named::Known;
 use super::store::counted::{Meter, counted};
 use crate::lake::Error;
 use crate::model::ident::{MAIN, TableIdent, TableName};
@@ -29,14 +30,33 @@ pub struct IcebergTable {
     pub catalog: Arc<dyn Catalog>,
     /// Counts what is asked of object stores through its file access.
     pub meter: Arc<Meter>,
+    /// What its position deletes name, as far as they were read before.
+    pub named: Arc<Known>,
 }
 
 impl IcebergTable {
     /// A table as loaded, seen from one branch.
     pub fn new(loaded: Loaded, reference: &str, catalog: Arc<dyn Catalog>) -> Self {
-        let view = view(&loaded.metadata, &loaded.name, &loaded.metadata_location, reference);
+        let mut view = view(&loaded.metadata, &loaded.name, &loaded.metadata_location, reference);
+        let refused = managed(&view, catalog.may_compact());
+        view.refused.extend(refused);
         let (io, meter) = counted(&loaded.io);
-        Self { view, loaded: Loaded { io, ..loaded }, catalog, meter }
+        if catalog.reads_metadata() {
+            meter.was_read(&loaded.metadata_location);
+        }
+        Self { view, loaded: Loaded { io, ..loaded }, catalog, meter, named: Arc::default() }
+    }
+
+    /// The table as its catalog hands it out now; `None` when none has the name.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub async fn again(&self) -> crate::lake::Result<Option<Loaded>> {
+        let loaded = self.catalog.load(&self.loaded.name).await?;
+        if let Some(loaded) = loaded.as_ref().filter(|_| self.catalog.reads_metadata()) {
+            self.meter.was_read(&loaded.metadata_location);
+        }
+        Ok(loaded)
     }
 
     /// The types of a spec's partition tuples.
@@ -157,6 +177,14 @@ fn refusals(metadata: &TableMetadata, at: &str, reference: &str) -> Vec<Refused>
     refused
 }
 
+/// The refusal of a table that the service behind its catalog may compact, unless its
+/// owner says that the service leaves it alone.
+fn managed(view: &TableView, service: Option<&str>) -> Option<Refused> {
+    let told_off = view.properties.get(MANAGED_KEY).is_some_and(|value| value == "off");
+    let is_known = view.refused.iter().any(|r| r.refusal == Refusal::ManagedCompaction);
+    service.filter(|_| !told_off && !is_known).map(|why| Refused::new(Refusal::ManagedCompaction, why))
+}
+
 /// The crate keeps the kind of a reference to itself, but writes it.
 fn is_tag(metadata: &TableMetadata, reference: &str) -> bool {
     let json = serde_json::to_value(metadata).unwrap_or_default();
@@ -168,8 +196,9 @@ const NEWEST: u8 = 3;
 /// How the buckets are called in which S3 Tables keeps its tables. It compacts them
 /// unless told not to, by a setting that neither the protocol nor a property shows.
 const TABLE_BUCKET: &str = "--table-s3";
-/// The table property by which a user says that the cloud was told.
-const MANAGED_KEY: &str = "afterwrite.managed-compaction";
+/// The property of a table, or of a catalog of the settings, by which a user says that
+/// the cloud was told.
+pub(super) const MANAGED_KEY: &str = "afterwrite.managed-compaction";
 /// The table property that turns encryption on.
 const ENCRYPTION_KEY: &str = "encryption.key-id";
 

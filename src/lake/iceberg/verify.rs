@@ -46,6 +46,7 @@ use super::read::scan::Limits;
 use super::read::schema::arrow_schema;
 use super::read::{ColumnHash, ReadSummary};
 use super::rewrite::Detail;
+use super::store::local;
 use super::table::IcebergTable;
 use crate::lake::{Error, Proof, Result, Written};
 use crate::model::file::Content;
@@ -86,11 +87,15 @@ pub async fn run(table: &IcebergTable, plan: &Plan, written: &Written) -> Result
         (Path::Splice, None) => proof.by_bytes().await,
         _ => Err(failed("", "the rewrite's path and its detail contradict each other")),
     }?;
-    if !is_kept(&table.loaded.metadata) {
-        return Ok(proven);
-    }
-    proof.lineage().await?;
-    Ok(Proof { columns: proven.columns + COLUMNS.len(), ..proven })
+    let proven = if is_kept(&table.loaded.metadata) {
+        proof.lineage().await?;
+        Proof { columns: proven.columns + COLUMNS.len(), ..proven }
+    } else {
+        proven
+    };
+    // they are about to be replaced
+    local::forget(plan.inputs.iter().filter_map(|input| local::path(&input.path)).collect()).await;
+    Ok(proven)
 }
 
 /// What is to be proven.

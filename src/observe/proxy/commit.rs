@@ -60,6 +60,8 @@ pub struct Added {
     pub touched: Vec<Touched>,
     /// It is a rewrite of this product.
     pub own: bool,
+    /// It says that it only adds rows: no rewrite makes such a commit fail.
+    pub appends: bool,
 }
 
 /// A partition named in a summary.
@@ -206,6 +208,7 @@ impl From<WireSnapshot> for Added {
             files: count("added-data-files").saturating_add(count("added-delete-files")),
             touched: touched.take(MAX_TOUCHED).collect(),
             own: wire.summary.contains_key(ATTEMPT_KEY),
+            appends: wire.summary.get("operation").is_some_and(|operation| operation == "append"),
         }
     }
 }
@@ -233,7 +236,7 @@ mod tests {
     const UUID: &str = "d335aecc-04db-4223-a213-c7ac5ffef216";
 
     fn added(id: i64, parent: Option<i64>) -> Added {
-        Added { id, parent, sequence: 0, files: 0, touched: vec![], own: false }
+        Added { id, parent, sequence: 0, files: 0, touched: vec![], own: false, appends: false }
     }
 
     #[test]
@@ -248,7 +251,7 @@ mod tests {
         let expected = Change {
             uuid: Some(UUID.parse().unwrap()),
             asserted: vec![("main".into(), Some(6))],
-            adds: vec![Added { id: i64::MAX, parent: Some(6), sequence: 5, files: 3, touched, own: false }],
+            adds: vec![Added { id: i64::MAX, parent: Some(6), sequence: 5, files: 3, touched, own: false, appends: true }],
             moves: vec![("main".into(), Some(i64::MAX))],
             ..Change::default()
         };

@@ -24,14 +24,16 @@ use hyper::http::request::Parts;
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, Response, StatusCode};
 
+use super::clients::ClientId;
 use super::commit::{self, Change};
 use super::events;
-use super::forward::{busy, json, pass, plain, rebuilt, refusal};
+use super::forward::{busy, json, pass, plain, rebuilt, refusal as refuse};
 use super::gate::Gate;
 use super::headers::for_look;
-use super::heal::{self, Answer, Look, Stand, Verdict};
+use super::heal::{self, Answer, Look, Stand, Verdict, Words};
 use super::ledger::{End, Writing};
 use super::loaded;
+use super::refusal::{self, Refusal};
 use super::route::Route;
 use super::tap::{Body, Error, Held, Kept, broken, empty, full, keep};
 use super::upstream::Fault;
@@ -54,16 +56,19 @@ struct Target {
 /// One commit under way.
 struct Commit {
     gate: Arc<Gate>,
+    client: ClientId,
     targets: Vec<Target>,
     /// Success has the table's metadata as its body, not 204.
     tells_metadata: bool,
     look_headers: HeaderMap,
+    /// The catalog would know a second copy of it again.
+    is_keyed: bool,
     /// The kept body's room.
     _held: Held,
 }
 
 /// Passes a commit through, and heals it.
-pub async fn answer(gate: &Arc<Gate>, parts: Parts, body: Incoming, route: Route<'_>) -> Result<Response<Body>, Error> {
+pub async fn answer(gate: &Arc<Gate>, client: ClientId, parts: Parts, body: Incoming, route: Route<'_>) -> Result<Response<Body>, Error> {
     let (bytes, held) = match keep(body, gate.limits.commit, &gate.commits).await {
         Kept::Whole(bytes, held) => (bytes, held),
         Kept::Large(body) => return unread(gate, Request::from_parts(parts, body), route, "large commit").await,
@@ -75,9 +80,11 @@ pub async fn answer(gate: &Arc<Gate>, parts: Parts, body: Incoming, route: Route
     };
     let commit = Commit {
         gate: Arc::clone(gate),
+        client,
         targets,
         tells_metadata: matches!(route, Route::Commit(_)),
         look_headers: for_look(&parts.headers),
+        is_keyed: gate.keys.hold_for(&parts.headers),
         _held: held,
     };
     gate.detached(commit.run(Request::from_parts(parts, full(bytes)))).await
@@ -131,7 +138,8 @@ impl Commit {
         let number = gate.requests.fetch_add(1, Ordering::Relaxed);
         let now_ms = gate.clock.now_ms();
         let begun = || -> Vec<Writing> {
-            let writings: Vec<Writing> = self.targets.iter().flat_map(|t| events::writings(number, &t.names, &t.change, now_ms)).collect();
+            let writings: Vec<Writing> =
+                self.targets.iter().flat_map(|t| events::writings((number, self.client), &t.names, &t.change, now_ms)).collect();
             writings.iter().for_each(|w| gate.heeds.begun(w));
             writings
         };
@@ -174,6 +182,11 @@ impl Commit {
                 Kept::Broken(before, error) => (End::Landed, Ok(rebuilt(head, broken(before, error)))),
             };
         }
+        let refusal = match &kept {
+            Kept::Whole(bytes, _) => plain(&head.headers, bytes, self.gate.limits.answer).and_then(|text| refusal::read(&text)),
+            _ => None,
+        };
+        let words = self.words(refusal.as_ref());
         let original = match kept {
             Kept::Whole(bytes, _) => rebuilt(head, full(bytes)),
             Kept::Large(body) => rebuilt(head, body),
@@ -184,11 +197,23 @@ impl Commit {
             }
         };
         let answer = Answer::Status(status.as_u16());
-        match (heal::leaves_open(answer), self.heals()) {
-            (true, true) => self.heal(status.as_str(), answer, Some(original)).await,
+        match (heal::leaves_open(answer, words), self.heals()) {
+            (true, true) => {
+                let (end, told) = self.heal(status.as_str(), answer, Some(original)).await;
+                match (end, refusal.filter(|_| words.names_ours && status.is_client_error())) {
+                    // a client that hears it would remove what the catalog may know
+                    (End::Unknown, Some(refusal)) => (end, Ok(unknown_after(&refusal.message))),
+                    _ => (end, told),
+                }
+            }
             (true, false) => (End::Unknown, Ok(original)),
             (false, _) => (End::NotLanded, Ok(original)),
         }
+    }
+
+    fn words(&self, refusal: Option<&Refusal>) -> Words {
+        let names_ours = refusal.is_some_and(|refusal| self.targets.iter().any(|t| refusal.names_one_of(&t.change.adds)));
+        Words { names_ours, is_final: self.is_keyed && refusal.is_some_and(Refusal::is_conflict) }
     }
 
     fn heals(&self) -> bool {
@@ -308,7 +333,16 @@ impl Commit {
 /// The one server error that is ours: no answer came, and the tables did not tell.
 fn unknown() -> Response<Body> {
     let message = "the catalog gave no answer to this commit, and its tables do not show whether it landed: keep every file until they do";
-    refusal(StatusCode::BAD_GATEWAY, "CommitStateUnknownException", message)
+    refuse(StatusCode::BAD_GATEWAY, "CommitStateUnknownException", message)
+}
+
+/// The same where the catalog refused it by words that speak of its own snapshot.
+fn unknown_after(said: &str) -> Response<Body> {
+    let message = format!(
+        "the catalog refused this commit in words that speak of its own snapshot, and its tables do not show whether it landed: \
+         keep every file until they do; it said: {said}"
+    );
+    refuse(StatusCode::BAD_GATEWAY, "CommitStateUnknownException", &message)
 }
 
 fn no_content() -> Response<Body> {

@@ -14,6 +14,8 @@ pub struct Read {
     pub notes: Vec<Note>,
     /// `namespace-separator`, when it is named.
     pub separator: Option<String>,
+    /// Whether a request is known again by its key; `None`: it is no config answer.
+    pub knows_keys: Option<bool>,
 }
 
 /// Something said about one `uri`.
@@ -46,6 +48,10 @@ pub enum Note {
 pub fn rewrite(body: &[u8], upstream: &Base, own: &str) -> Read {
     let mut read = Read::default();
     let Ok(mut value) = serde_json::from_slice::<Value>(body) else { return read };
+    if value.is_object() {
+        let lifetime = value.get("idempotency-key-lifetime").and_then(Value::as_str);
+        read.knows_keys = Some(lifetime.is_some_and(|lifetime| !lifetime.is_empty()));
+    }
     for (section, key) in [("defaults", "defaults.uri"), ("overrides", "overrides.uri")] {
         let Some(values) = value.get_mut(section).and_then(Value::as_object_mut) else { continue };
         if let Some(separator) = values.get("namespace-separator").and_then(Value::as_str) {
@@ -88,6 +94,11 @@ mod tests {
         rewrite(body.to_string().as_bytes(), &Base::parse(upstream).unwrap(), "http://proxy:7413")
     }
 
+    /// A config answer that changes nothing.
+    fn silent() -> Read {
+        Read { knows_keys: Some(false), ..Read::default() }
+    }
+
     fn overridden(upstream: &str, uri: &str) -> Option<String> {
         let read = read(upstream, &json!({"overrides": {"uri": uri}}));
         let body: Value = serde_json::from_slice(&read.body?).unwrap();
@@ -124,7 +135,7 @@ mod tests {
             ("http://cat:8181", "not a uri"),
         ] {
             let read = read(upstream, &json!({"overrides": {"uri": uri}}));
-            assert_eq!(read, Read { notes: vec![Note::Elsewhere { key: "overrides.uri", uri: uri.into() }], ..Read::default() });
+            assert_eq!(read, Read { notes: vec![Note::Elsewhere { key: "overrides.uri", uri: uri.into() }], ..silent() });
         }
     }
 
@@ -143,19 +154,29 @@ mod tests {
 
     #[test]
     fn what_needs_no_change_is_not_touched() {
-        for body in [
-            json!({"overrides": {}, "defaults": {}}),
-            json!({"overrides": {"uri": "http://proxy:7413/x"}}),
-            json!([1]),
-            json!({"overrides": 3}),
-        ] {
-            assert_eq!(read("http://cat:8181", &body), Read::default(), "{body}");
+        for body in
+            [json!({"overrides": {}, "defaults": {}}), json!({"overrides": {"uri": "http://proxy:7413/x"}}), json!({"overrides": 3})]
+        {
+            assert_eq!(read("http://cat:8181", &body), silent(), "{body}");
         }
+        assert_eq!(read("http://cat:8181", &json!([1])), Read::default());
         for own in ["http://proxy:7413", "http://proxy:7413/"] {
             let body = json!({"overrides": {"uri": own}});
-            assert_eq!(read("http://cat:8181/catalog", &body), Read::default(), "{own}");
+            assert_eq!(read("http://cat:8181/catalog", &body), silent(), "{own}");
         }
         assert_eq!(rewrite(b"{", &Base::parse("http://cat").unwrap(), "http://p"), Read::default());
+    }
+
+    #[test]
+    fn a_lifetime_of_keys_is_a_promise() {
+        for (body, promised) in [
+            (json!({"idempotency-key-lifetime": "PT30M"}), true),
+            (json!({"idempotency-key-lifetime": ""}), false),
+            (json!({"idempotency-key-lifetime": null}), false),
+            (json!({"overrides": {"idempotency-key-lifetime": "PT30M"}}), false),
+        ] {
+            assert_eq!(read("http://cat", &body).knows_keys, Some(promised), "{body}");
+        }
     }
 
     proptest::proptest! {

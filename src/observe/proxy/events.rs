@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::clients::ClientId;
 use super::commit::Change;
 use super::ledger::{Scan, Writing};
 use crate::model::event::{Certainty, Door, Event};
@@ -66,7 +67,7 @@ fn lineage(change: &Change, head: i64) -> Vec<i64> {
 
 /// A change as the ledger keeps it: one entry for each ref, one without a ref for
 /// staged snapshots. A rewrite of our own races nobody.
-pub fn writings(request: u64, names: &[TableName], change: &Change, now_ms: i64) -> Vec<Writing> {
+pub fn writings((request, client): (u64, ClientId), names: &[TableName], change: &Change, now_ms: i64) -> Vec<Writing> {
     if change.adds.is_empty() || change.adds.iter().all(|a| a.own) {
         return Vec::new();
     }
@@ -83,12 +84,14 @@ pub fn writings(request: u64, names: &[TableName], change: &Change, now_ms: i64)
             let touched = change.adds.iter().filter(|a| adds.contains(&a.id)).flat_map(|a| a.touched.clone()).collect();
             writings.push(Writing {
                 request,
+                client,
                 table: table.clone(),
                 uuid: change.uuid,
                 reference: reference.clone(),
                 parent: asserted.or(first),
                 adds: adds.clone(),
                 touched,
+                appends: change.adds.iter().all(|a| a.appends),
                 since_ms: now_ms,
             });
         }
@@ -209,8 +212,15 @@ mod tests {
     use super::*;
 
     fn change(adds: &[(i64, Option<i64>)], moves: &[(&str, Option<i64>)]) -> Change {
-        let added =
-            |(id, parent): &(i64, Option<i64>)| Added { id: *id, parent: *parent, sequence: 0, files: 2, touched: vec![], own: false };
+        let added = |(id, parent): &(i64, Option<i64>)| Added {
+            id: *id,
+            parent: *parent,
+            sequence: 0,
+            files: 2,
+            touched: vec![],
+            own: false,
+            appends: false,
+        };
         Change {
             adds: adds.iter().map(added).collect(),
             moves: moves.iter().map(|(r, id)| ((*r).to_owned(), *id)).collect(),
@@ -246,7 +256,7 @@ mod tests {
     fn the_ledger_hears_what_a_commit_builds_on() {
         let names = [TableName::new("lake", "db", "t")];
         let of = |change: &Change| -> Vec<(Option<String>, Option<i64>, Vec<i64>)> {
-            writings(1, &names, change, 9).into_iter().map(|w| (w.reference, w.parent, w.adds)).collect()
+            writings((1, ClientId::numbered(1)), &names, change, 9).into_iter().map(|w| (w.reference, w.parent, w.adds)).collect()
         };
         assert_eq!(of(&change(&[(2, Some(1)), (3, Some(2))], &[("main", Some(3))])), [(Some("main".into()), Some(1), vec![2, 3])]);
         assert_eq!(of(&change(&[(2, Some(7))], &[])), [(None, Some(7), vec![2])]);

@@ -9,6 +9,7 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode, Version};
 
+use super::clients::ClientId;
 use super::commits;
 use super::config_answer::{self, Note};
 use super::gate::Gate;
@@ -34,6 +35,7 @@ pub async fn answer(gate: Arc<Gate>, asked: Asked, request: Request<Incoming>) -
         return Ok(refusal(StatusCode::METHOD_NOT_ALLOWED, "BadRequestException", "this is a reverse proxy: it opens no tunnels"));
     };
     let origin = asked.origin(&parts.headers);
+    let client = ClientId::of(asked.peer.ip(), &parts.headers);
     warn_of_signature(&gate, &parts.headers);
     to_upstream(&mut parts.headers, &asked, gate.upstream.base());
     parts.uri = gate.upstream.base().target(&target)?;
@@ -42,9 +44,9 @@ pub async fn answer(gate: Arc<Gate>, asked: Asked, request: Request<Incoming>) -
     let name = route.name();
     let answer = match route {
         Route::Config => config(&gate, parts, body, &origin).await,
-        Route::Commit(_) | Route::Transaction { .. } => commits::answer(&gate, parts, body, route).await,
+        Route::Commit(_) | Route::Transaction { .. } => commits::answer(&gate, client, parts, body, route).await,
         Route::Token | Route::Other => stream(&gate, parts, body).await,
-        _ => others::answer(&gate, parts, body, route).await,
+        _ => others::answer(&gate, client, parts, body, route).await,
     };
     telemetry::proxy_answered(name, answer.as_ref().ok().map(|a| a.status().as_u16()));
     answer
@@ -126,6 +128,9 @@ async fn config(gate: &Arc<Gate>, mut parts: Parts, body: Incoming, origin: &str
     };
     let read = config_answer::rewrite(&text, gate.upstream.base(), origin);
     gate.separator.learn(read.separator.as_deref());
+    if let Some(promised) = read.knows_keys {
+        gate.keys.learn(promised);
+    }
     read.notes.iter().for_each(|note| say(gate, note));
     match read.body {
         None => Ok(Response::from_parts(head, full(bytes))),

@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::Limits;
 use super::ledger::Heeds;
 use super::names::Separator;
+use super::refusal::Keys;
 use super::tap::{Body, Error, Room};
 use super::upstream::Upstream;
 use crate::lake::clock::Clock;
@@ -43,6 +44,8 @@ pub struct Gate {
     pub commits: Room,
     /// How the catalog separates namespace levels.
     pub separator: Separator,
+    /// Whether the catalog knows a request again by its key.
+    pub keys: Keys,
     /// The branches that are looked after.
     pub references: Vec<String>,
     /// Where events go.

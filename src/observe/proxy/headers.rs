@@ -106,7 +106,7 @@ fn named_port(host: &str) -> Option<u16> {
 
 /// The client's headers for a question of our own about a table: its
 /// authentication, and nothing that belongs to its request's body or would have
-/// credentials vended.
+/// credentials vended. A cache on the way is to ask the catalog itself.
 pub fn for_look(headers: &HeaderMap) -> HeaderMap {
     let mut mine = headers.clone();
     let not_ours = [
@@ -127,6 +127,7 @@ pub fn for_look(headers: &HeaderMap) -> HeaderMap {
         mine.remove(name);
     }
     mine.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+    mine.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     mine
 }
 
@@ -209,7 +210,7 @@ mod tests {
         ]);
         let mut names: Vec<String> = for_look(&headers).keys().map(ToString::to_string).collect();
         names.sort();
-        assert_eq!(names, ["accept", "authorization", "x-client-version"]);
+        assert_eq!(names, ["accept", "authorization", "cache-control", "x-client-version"]);
     }
 
     #[test]

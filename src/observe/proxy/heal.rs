@@ -33,13 +33,26 @@ pub enum Answer {
     Lost,
 }
 
+/// What the answer's body says beyond its status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Words {
+    /// It speaks of a snapshot that the commit adds.
+    pub names_ours: bool,
+    /// It is a conflict told by a catalog that would have known a second copy of
+    /// the request again, and answered it as the first.
+    pub is_final: bool,
+}
+
 /// Whether an answer leaves open what became of the commit. 409 does, because
-/// something on the way may have sent the request twice; 408 and 429, because
-/// they may come from something on the way.
-pub fn leaves_open(answer: Answer) -> bool {
+/// something on the way may have sent the request twice, and any other refusal that
+/// speaks of a snapshot of the commit, as one does that is there already; 408 and
+/// 429, because they may come from something on the way.
+pub fn leaves_open(answer: Answer, words: Words) -> bool {
     match answer {
         Answer::Lost => true,
-        Answer::Status(status) => matches!(status, 408 | 409 | 429 | 500..=599),
+        Answer::Status(400..=499) if words.names_ours => true,
+        Answer::Status(409) => !words.is_final,
+        Answer::Status(status) => matches!(status, 408 | 429 | 500..=599),
     }
 }
 
@@ -230,7 +243,7 @@ mod tests {
     const UUID: Uuid = Uuid::from_u128(7);
 
     fn change(asserted: &[(&str, Option<i64>)], adds: &[i64]) -> Change {
-        let added = |id: &i64| Added { id: *id, parent: None, sequence: 0, files: 0, touched: vec![], own: false };
+        let added = |id: &i64| Added { id: *id, parent: None, sequence: 0, files: 0, touched: vec![], own: false, appends: false };
         Change {
             uuid: Some(UUID),
             asserted: asserted.iter().map(|(r, p)| ((*r).to_owned(), *p)).collect(),
@@ -266,9 +279,19 @@ mod tests {
     fn only_answers_that_leave_it_open_are_held_back() {
         let open = [408, 409, 429, 500, 501, 502, 503, 504, 507, 599];
         let told = [100, 200, 201, 204, 301, 304, 400, 401, 403, 404, 406, 412, 419, 422, 600];
-        assert_eq!(open.map(|s| leaves_open(Answer::Status(s))), [true; 10]);
-        assert_eq!(told.map(|s| leaves_open(Answer::Status(s))), [false; 15]);
-        assert!(leaves_open(Answer::Lost));
+        assert_eq!(open.map(|s| leaves_open(Answer::Status(s), Words::default())), [true; 10]);
+        assert_eq!(told.map(|s| leaves_open(Answer::Status(s), Words::default())), [false; 15]);
+        assert!(leaves_open(Answer::Lost, Words::default()));
+    }
+
+    #[test]
+    fn words_hold_a_refusal_back_that_speaks_of_ours_and_free_a_conflict_that_is_no_echo() {
+        let held = |status, names_ours, is_final| leaves_open(Answer::Status(status), Words { names_ours, is_final });
+        assert_eq!([400, 409, 412, 422].map(|s| held(s, true, false)), [true; 4]);
+        assert_eq!([200, 204, 301].map(|s| held(s, true, false)), [false; 3]);
+        assert!(!held(409, false, true));
+        assert!(held(409, true, true), "whatever else is promised");
+        assert_eq!([408, 429, 500, 504].map(|s| held(s, false, true)), [true; 4], "of these a key promises nothing");
     }
 
     #[test]

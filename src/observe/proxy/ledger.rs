@@ -7,14 +7,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use uuid::Uuid;
 
+use super::clients::{ClientId, Clients};
 use super::commit::Touched;
 use crate::model::ident::TableName;
+use crate::telemetry;
 
 /// A client's commit to one ref of one table, from when the proxy read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writing {
     /// The proxy's number for the request.
     pub request: u64,
+    /// Who sent it.
+    pub client: ClientId,
     /// The table.
     pub table: TableName,
     /// Its uuid, as the commit asserts it.
@@ -27,6 +31,8 @@ pub struct Writing {
     pub adds: Vec<i64>,
     /// The partitions that its summaries name: where to look, no more.
     pub touched: Vec<Touched>,
+    /// It only adds rows.
+    pub appends: bool,
     /// When the proxy read it, in milliseconds since the epoch.
     pub since_ms: i64,
 }
@@ -87,7 +93,7 @@ pub trait Heeds: Send + Sync {
     /// It is over.
     fn ended(&self, writing: &Writing, end: End, now_ms: i64);
     /// A client loads the table: it may be about to write.
-    fn loaded(&self, table: &TableName, now_ms: i64);
+    fn loaded(&self, table: &TableName, client: ClientId, now_ms: i64);
     /// A client scans the table.
     fn scanned(&self, table: &TableName, scan: Scan, now_ms: i64);
 }
@@ -110,12 +116,17 @@ struct Page {
     writings: Vec<Writing>,
     landed: BTreeMap<String, Race>,
     loaded_ms: Option<i64>,
+    clients: Clients,
     scans: Scans,
     /// Scans an hour, as of the last one.
     read_rate: f64,
 }
 
 impl Page {
+    fn settle(&mut self, now_ms: i64) {
+        (0..self.clients.settle(now_ms)).for_each(|_| telemetry::writer_harmed());
+    }
+
     fn read_rate(&self, now_ms: i64) -> f64 {
         let hours = now_ms.saturating_sub(self.scans.last_ms).max(0) as f64 / 3_600_000.0;
         self.read_rate * (-hours).exp2()
@@ -147,6 +158,32 @@ impl Ledger {
     /// When a client last loaded the table.
     pub fn last_load_ms(&self, table: &TableName) -> Option<i64> {
         self.pages().get(table).and_then(|page| page.loaded_ms)
+    }
+
+    /// Until when a client of the table may be at a statement that will commit, by the
+    /// loads and commits that came by: an estimate; `None` when none may.
+    pub fn busy_until_ms(&self, table: &TableName, now_ms: i64) -> Option<i64> {
+        self.pages().get(table).and_then(|page| page.clients.busy_until_ms(now_ms))
+    }
+
+    /// A rewrite of ours has landed in the table.
+    pub fn replaced(&self, table: &TableName, now_ms: i64) {
+        if let Some(page) = self.pages().get_mut(table)
+            && page.clients.replaced(now_ms)
+        {
+            tracing::info!(%table, "a rewrite landed while a client may be writing");
+        }
+    }
+
+    /// Statements of the table's clients that our rewrites may have made fail: an
+    /// estimate. See [`Clients`].
+    pub fn harmed(&self, table: &TableName) -> u64 {
+        self.pages().get(table).map_or(0, |page| page.clients.harmed())
+    }
+
+    /// Finds out about clients that were writing when a rewrite of ours landed.
+    pub fn settle(&self, now_ms: i64) {
+        self.pages().values_mut().filter(|page| page.clients.suspects_any()).for_each(|page| page.settle(now_ms));
     }
 
     /// The scans of a table.
@@ -196,6 +233,9 @@ impl Heeds for Ledger {
     fn ended(&self, writing: &Writing, end: End, now_ms: i64) {
         self.with(&writing.table, now_ms, |page| {
             page.writings.retain(|w| (w.request, &w.reference) != (writing.request, &writing.reference));
+            if end == End::Landed {
+                page.clients.commits(writing.client, writing.appends, now_ms);
+            }
             if let (End::Landed, Some(reference), Some(race)) = (end, &writing.reference, race(writing, true))
                 && (page.landed.len() < MOST_REFS || page.landed.contains_key(reference))
             {
@@ -204,8 +244,12 @@ impl Heeds for Ledger {
         });
     }
 
-    fn loaded(&self, table: &TableName, now_ms: i64) {
-        self.with(table, now_ms, |page| page.loaded_ms = page.loaded_ms.max(Some(now_ms)));
+    fn loaded(&self, table: &TableName, client: ClientId, now_ms: i64) {
+        self.with(table, now_ms, |page| {
+            page.loaded_ms = page.loaded_ms.max(Some(now_ms));
+            page.settle(now_ms);
+            page.clients.loads(client, now_ms);
+        });
     }
 
     fn scanned(&self, table: &TableName, scan: Scan, now_ms: i64) {
@@ -231,12 +275,14 @@ mod tests {
         let reference = reference.map(str::to_owned);
         Writing {
             request,
+            client: ClientId::numbered(request),
             table: name("t"),
             uuid: None,
             reference,
             parent: Some(parent),
             adds: adds.to_vec(),
             touched: vec![],
+            appends: false,
             since_ms: 5,
         }
     }
@@ -263,8 +309,8 @@ mod tests {
     #[test]
     fn loads_and_scans_are_counted_by_table() {
         let ledger = Ledger::default();
-        ledger.loaded(&name("t"), 7);
-        ledger.loaded(&name("t"), 6);
+        ledger.loaded(&name("t"), ClientId::numbered(1), 7);
+        ledger.loaded(&name("t"), ClientId::numbered(1), 6);
         ledger.scanned(&name("t"), Scan { files: 2, bytes: 30 }, 8);
         ledger.scanned(&name("t"), Scan::default(), 9);
         assert_eq!(ledger.last_load_ms(&name("t")), Some(7));
@@ -277,11 +323,32 @@ mod tests {
     }
 
     #[test]
+    fn a_client_is_waited_for_until_its_commit_lands() {
+        let ledger = Ledger::default();
+        let mut one = writing(1, Some("main"), 10, &[11]);
+        ledger.loaded(&name("t"), one.client, 5);
+        assert_eq!((ledger.busy_until_ms(&name("t"), 6), ledger.busy_until_ms(&name("u"), 6)), (Some(30_005), None));
+        ledger.begun(&one);
+        ledger.ended(&one, End::NotLanded, 7);
+        assert!(ledger.busy_until_ms(&name("t"), 8).is_some());
+        one.request = 2;
+        ledger.begun(&one);
+        ledger.ended(&one, End::Landed, 9);
+        assert_eq!((ledger.busy_until_ms(&name("t"), 10), ledger.busy_until_ms(&name("t"), 2_000)), (Some(1_509), None));
+        ledger.loaded(&name("t"), one.client, 20);
+        ledger.replaced(&name("t"), 21);
+        ledger.settle(22);
+        assert_eq!(ledger.harmed(&name("t")), 0);
+        ledger.settle(100_000);
+        assert_eq!(ledger.harmed(&name("t")), 1);
+    }
+
+    #[test]
     fn the_stalest_table_makes_room_and_never_one_with_a_commit_under_way() {
         let ledger = Ledger::new(2);
         ledger.begun(&writing(1, Some("main"), 1, &[2]));
-        ledger.loaded(&name("u"), 20);
-        ledger.loaded(&name("v"), 30);
+        ledger.loaded(&name("u"), ClientId::numbered(1), 20);
+        ledger.loaded(&name("v"), ClientId::numbered(1), 30);
         assert_eq!([name("u"), name("v")].map(|n| ledger.last_load_ms(&n)), [None, Some(30)]);
         assert_eq!(seen(&ledger, 1), [(2, false)]);
     }

@@ -13,6 +13,7 @@
 //! drops a connection without an answer it does the same.
 
 mod base;
+pub mod clients;
 pub mod commit;
 mod commits;
 pub mod config_answer;
@@ -26,6 +27,7 @@ mod listen;
 mod loaded;
 mod names;
 mod others;
+mod refusal;
 pub mod route;
 mod tap;
 mod upstream;
@@ -188,6 +190,7 @@ pub async fn start(options: &Options, ports: Ports) -> Result<Running, Error> {
         room: tap::Room::new(options.limits.room),
         commits: tap::Room::new(options.limits.room),
         separator: Separator::default(),
+        keys: refusal::Keys::default(),
         references: options.references.clone(),
         inbox: ports.inbox,
         heeds: ports.heeds,

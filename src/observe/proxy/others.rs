@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
+use super::clients::ClientId;
 use super::events::{self, Report};
 use super::forward::{pass, plain, stream};
 use super::gate::Gate;
@@ -28,11 +29,11 @@ enum Told {
 }
 
 /// Passes the request through, and hears what it tells.
-pub async fn answer(gate: &Arc<Gate>, parts: Parts, body: Incoming, route: Route<'_>) -> Result<Response<Body>, Error> {
+pub async fn answer(gate: &Arc<Gate>, client: ClientId, parts: Parts, body: Incoming, route: Route<'_>) -> Result<Response<Body>, Error> {
     let now_ms = gate.clock.now_ms();
     if let Route::Load(at) = route {
         let tables = || gate.separator.tables(&gate.catalog, at.namespace, at.table);
-        gate.guarded(|| tables().iter().for_each(|table| gate.heeds.loaded(table, now_ms)));
+        gate.guarded(|| tables().iter().for_each(|table| gate.heeds.loaded(table, client, now_ms)));
         return stream(gate, parts, body).await;
     }
     let (bytes, held) = match keep(body, gate.limits.note, &gate.room).await {

@@ -27,7 +27,7 @@ impl Book {
             let candidate = page.candidate(&scope.partition)?.clone();
             let (score, waits_for) = page.place(&scope.partition);
             let waits_for = if page.policy.act { waits_for } else { "act is off: this is advice".to_owned() };
-            Some(Waiting { scope: scope.clone(), candidate, score, waits_for, on_front: false })
+            Some(Waiting { scope: scope.clone(), candidate, score, waits_for, on_front: false, chosen: false })
         };
         let mut all: Vec<Waiting> = self.waiting.iter().filter_map(row).collect();
         all.sort_by(|a, b| {
@@ -35,6 +35,14 @@ impl Book {
         });
         let on_front = front(all.iter().map(|waiting| &waiting.candidate));
         all.iter_mut().zip(on_front).for_each(|(waiting, on_front)| waiting.on_front = on_front);
+        // by score alone: what a trigger asks for was not weighed
+        let best = all
+            .iter_mut()
+            .filter(|waiting| waiting.on_front)
+            .max_by(|a, b| a.score.total_cmp(&b.score).then_with(|| b.scope.cmp(&a.scope)));
+        if let Some(best) = best {
+            best.chosen = true;
+        }
         all
     }
 

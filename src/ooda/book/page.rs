@@ -6,14 +6,14 @@ use std::sync::Arc;
 use super::given::{Commits, partition_age_ms};
 use super::log::Standing;
 use super::scope::{Await, ScopePage, position_deletes_came};
-use super::trust::{trusted, warned};
-use super::{Begun, Scope, Seen};
-use crate::decide::budget::{Denied, bound_for};
+use super::trust::{priced, trusted, warned};
+use super::{Begun, Clients, Scope, Seen};
+use crate::decide::budget::Denied;
 use crate::decide::learn::Learned;
-use crate::decide::round::{Candidate, Context};
+use crate::decide::round::Candidate;
 use crate::decide::{self, Case, ScopeMemory, TableFacts};
 use crate::model::decision::{Decision, Reason, Verdict};
-use crate::model::economy::Budgets;
+use crate::model::economy::{Budgets, Prices};
 use crate::model::layout::{PartitionLayout, Tally};
 use crate::model::outside::Outside;
 use crate::model::partition::PartitionKey;
@@ -21,7 +21,9 @@ use crate::model::policy::Policy;
 use crate::model::refusal::{Refusal, Refused};
 use crate::model::table::{SpecInfo, TableView};
 use crate::model::window;
+use crate::model::writers::{Hold, Writers};
 use crate::orient::{How, Key, Mark, TableState, traits};
+use crate::replay::recorder::Recorder;
 use crate::serve::backend::{Explained, label};
 use crate::settings::Warning;
 
@@ -56,6 +58,8 @@ pub struct Page {
     scopes: BTreeMap<PartitionKey, ScopePage>,
     /// Partitions that wait for a look.
     awaiting: BTreeSet<PartitionKey>,
+    /// Until when its clients were last found to be writing.
+    pub(super) clients_until_ms: i64,
 }
 
 /// What a judgement goes by, beside the page.
@@ -67,12 +71,20 @@ pub struct Known<'a> {
     pub paused: bool,
     /// Scans of the table an hour.
     pub read_rate: Option<f64>,
+    /// What is known of its clients.
+    pub clients: Clients,
+    /// The lease on the table that lasts longest.
+    pub hold: Option<&'a Hold>,
     /// How much of its quota the tenant uses.
     pub quota_used: Option<f64>,
     /// What others told.
     pub outside: Outside,
     /// What jobs have shown of our estimates.
     pub learned: Option<&'a Learned>,
+    /// What resources cost.
+    pub prices: Option<&'a Prices>,
+    /// Who records the decision.
+    pub recorder: Option<&'a Recorder>,
     /// The moment.
     pub now_ms: i64,
 }
@@ -104,6 +116,7 @@ impl Page {
             warnings,
             scopes: BTreeMap::new(),
             awaiting: BTreeSet::new(),
+            clients_until_ms: 0,
         }
     }
 
@@ -256,11 +269,15 @@ impl Page {
         self.judged = true;
         let mut scope = self.scopes.remove(key).unwrap_or_default();
         scope.standing = scope.standing.take().or(stood);
+        if let Some(layout) = known.state.layout.partition(key).filter(|_| scope.awaits.is_none()) {
+            scope.memory.shown(&layout.small);
+        }
         let Some(explained) = self.explain(key, &scope, known) else {
             self.close(key, &scope);
             return None;
         };
-        scope.candidate = candidate(&explained.decision, &self.policy, budgets, self.tenant.as_ref());
+        scope.mind_others(&explained.decision, &self.policy);
+        scope.candidate = Candidate::wanted(&explained.decision, &self.policy, budgets, self.tenant.as_ref());
         if scope.candidate.is_none() {
             scope.rest();
         }
@@ -279,8 +296,16 @@ impl Page {
         (traits.read_rate, traits.quota_used, traits.outside) = (known.read_rate, known.quota_used, known.outside);
         traits.commits_since_rewrite = Some(self.commits.since(scope.memory.last_rewrite_ms));
         traits.partition_age_ms = partition_age_ms(key, self.spec(key), known.now_ms);
+        traits.writers = Writers {
+            cadence: traits.writers.cadence,
+            loaded_until_ms: known.clients.busy_until_ms,
+            kept_out_since_ms: scope.kept_out_since_ms,
+            hold: known.hold.cloned(),
+            harmed: known.clients.harmed,
+        };
         let refusals: Vec<Refused> = self.refused.iter().chain(&self.disproved).chain(&scope.refused).cloned().collect();
-        let mut decision = decide::judge(&Case {
+        let memory = scope.memory_at(known.now_ms);
+        let case = Case {
             now_ms: known.now_ms,
             table: &self.facts,
             policy: &self.policy,
@@ -289,10 +314,15 @@ impl Page {
             in_flight: scope.in_flight || scope.awaits.is_some(),
             scope: key,
             traits: &traits,
-            memory: &scope.memory_at(known.now_ms),
-        });
+            memory: &memory,
+        };
+        let mut decision = decide::judge(&case);
+        if let Some(recorder) = known.recorder {
+            recorder.judged(&case, &decision);
+        }
         decision.checks.extend(self.warnings.iter().map(warned));
         decision.checks.extend(known.learned.map(|learned| trusted(&self.policy.cost, &decision, learned)).unwrap_or_default());
+        decision.checks.extend(known.prices.and_then(|prices| priced(prices, &decision, known.read_rate)));
         decision.snapshot_id = known.state.layout.head().unwrap_or_default();
         let decided_ms = Standing::since(scope.standing.as_ref(), &decision.verdict, known.now_ms);
         let label = label(key, self.spec(key));
@@ -320,6 +350,7 @@ impl Page {
         let begun = self.begun(key, false)?;
         let scope = self.scopes.get_mut(key).filter(|scope| !scope.in_flight)?;
         scope.candidate.take()?;
+        (scope.kept_out_since_ms, scope.closes_ms) = (None, None);
         scope.in_flight = true;
         Some(begun)
     }
@@ -373,6 +404,10 @@ impl Page {
         let Some(scope) = self.scopes.get_mut(key) else { return false };
         scope.in_flight = false;
         true
+    }
+
+    pub(super) fn scope(&self, key: &PartitionKey) -> Option<&ScopePage> {
+        self.scopes.get(key)
     }
 
     /// What earlier work has taught.
@@ -498,6 +533,8 @@ impl Page {
                     Reason::TooNew { until_ms }
                     | Reason::CoolingDown { until_ms }
                     | Reason::QuietWindow { until_ms }
+                    | Reason::Held { until_ms, .. }
+                    | Reason::KeptOut { until_ms }
                     | Reason::OutsideWindows { until_ms }
                     | Reason::NotDue { until_ms },
             } => Some(*until_ms),
@@ -507,6 +544,7 @@ impl Page {
                 let closes = [
                     window::closes_ms(&self.policy.windows, decision.at_ms),
                     decide::mode::closes_ms(&self.policy.pace, decision.at_ms, urgent),
+                    self.scopes.get(&decision.scope).and_then(|scope| scope.closes_ms),
                 ];
                 closes.into_iter().flatten().min()
             }
@@ -544,12 +582,4 @@ fn facts(view: &TableView, state: &TableState, bytes: u64) -> TableFacts {
         bytes,
         snapshot_id: state.layout.head().unwrap_or_default(),
     }
-}
-
-fn candidate(decision: &Decision, policy: &Policy, budgets: &Budgets, tenant: Option<&Arc<str>>) -> Option<Candidate> {
-    let bytes = decision.traits.data_bytes.min(policy.max_job_bytes);
-    let bound = bound_for(policy, &budgets.narrowest(tenant.map(AsRef::as_ref)), bytes);
-    let candidate = Candidate::of(decision, policy.gain_weight, bound)?;
-    let bytes = policy.cost.bytes(candidate.gb_hours).min(policy.max_job_bytes);
-    Some(Candidate { context: Context { tenant: tenant.cloned(), bytes, ..candidate.context }, ..candidate })
 }

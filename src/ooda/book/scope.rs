@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::log::Standing;
 use crate::decide::ScopeMemory;
 use crate::decide::budget::Denied;
+use crate::decide::keep_out::Busy;
 use crate::decide::round::Candidate;
 use crate::model::partition::PartitionKey;
 use crate::model::refusal::{Refusal, Refused};
@@ -33,6 +34,12 @@ pub struct ScopePage {
     tries: u32,
     held_until_ms: Option<i64>,
     pub(super) due_ms: Option<i64>,
+    /// Since when it is kept out of for others.
+    pub(super) kept_out_since_ms: Option<i64>,
+    /// When the next writer is expected.
+    pub(super) busy: Option<Busy>,
+    /// When work that may begin now should begin no more, for others' sake.
+    pub(super) closes_ms: Option<i64>,
     /// The last verdict.
     pub(super) standing: Option<Standing>,
     pub(super) candidate: Option<Candidate>,

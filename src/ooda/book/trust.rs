@@ -1,8 +1,10 @@
 //! Checks beside those that decide: how far estimates can be trusted, and what could
 //! not be used.
 
+use crate::decide::backlog::REQUESTS_A_FILE;
 use crate::decide::learn::Learned;
 use crate::model::decision::{Check, Decision, Verdict};
+use crate::model::economy::{HOURS_A_MONTH, Prices};
 use crate::model::estimate::{Figures, QUANTITIES};
 use crate::model::policy::CostModel;
 use crate::settings::Warning;
@@ -29,6 +31,22 @@ pub fn trusted(cost: &CostModel, decision: &Decision, learned: &Learned) -> Vec<
         Some(Check { name, value, threshold: error, passed: error <= TRUSTED, note })
     };
     [check(0, corrected.files, "files fewer"), check(3, corrected.gb_hours, "GB-hours")].into_iter().flatten().collect()
+}
+
+/// What a verdict's work is estimated to cost in money, beside what its files fewer save
+/// in a month, where there are prices. `read_rate` are scans of the table an hour.
+pub fn priced(prices: &Prices, decision: &Decision, read_rate: Option<f64>) -> Option<Check> {
+    let (gain, gb_hours) = match &decision.verdict {
+        Verdict::Now { gain, gb_hours, .. } | Verdict::Queued { gain, gb_hours, .. } | Verdict::Review { gain, gb_hours } => (*gain, *gb_hours),
+        Verdict::Not { .. } => return None,
+    };
+    let rate = read_rate.unwrap_or(prices.scans_per_hour);
+    let (cost, saved) = (prices.of(gb_hours, gain as f64 * REQUESTS_A_FILE), prices.saved(gain, rate, HOURS_A_MONTH));
+    let note = format!(
+        "{} that it is estimated to cost; the threshold is what its files fewer save in a month of {rate} scans an hour",
+        prices.currency
+    );
+    (!prices.is_free()).then(|| Check { name: "cost.estimate".into(), value: cost, threshold: saved, passed: saved >= cost, note })
 }
 
 /// A table property that could not be used, among the checks.

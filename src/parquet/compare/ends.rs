@@ -189,9 +189,9 @@ impl Ends {
         };
         macro_rules! fold {
             ($kind:ty) => {{
-                let numbers = values.filter_map(|value| value.try_into().ok().map(<$kind>::from_le_bytes));
-                let found =
-                    numbers.fold(None, |ends: Option<($kind, $kind)>, n| ends.map_or(Some((n, n)), |(l, h)| Some((l.min(n), h.max(n)))));
+                let mut numbers = values.filter_map(|value| value.try_into().ok().map(<$kind>::from_le_bytes));
+                let first = numbers.next().map(|first| (first, first));
+                let found = first.map(|first| numbers.fold(first, |(low, high), number| (low.min(number), high.max(number))));
                 put(self, found.map(|(low, high)| (low.to_le_bytes().to_vec(), high.to_le_bytes().to_vec())));
                 0
             }};

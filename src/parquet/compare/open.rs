@@ -5,11 +5,11 @@ use std::ops::Range;
 use parquet::basic::{Compression, Encoding, Type};
 use parquet::schema::types::ColumnDescriptor;
 
-use super::Trouble;
 use super::decode;
-use super::ends::Order;
+use super::ends::{Ends, Order};
 use super::stream::Stream;
 use super::walk::Page;
+use super::{Trouble, Which};
 use crate::parquet::codec::Inflater;
 use crate::parquet::header::{Kind, is_dictionary};
 
@@ -443,9 +443,45 @@ impl Dictionary {
         Ok(Self { bytes, width: column.width, ends, count })
     }
 
+    /// One of these values of one width.
+    #[cfg(test)]
+    pub fn of(bytes: Vec<u8>, width: usize) -> Self {
+        let count = (bytes.len() / width) as u32;
+        Self { bytes, width: Some(width), ends: Vec::new(), count }
+    }
+
     /// Number of values.
     pub fn count(&self) -> u32 {
         self.count
+    }
+
+    /// Bytes of a value; `None` where each has its length in front.
+    pub fn width(&self) -> Option<usize> {
+        self.width
+    }
+
+    /// All values, where they are of this width; else none.
+    pub fn fixed<const WIDTH: usize>(&self) -> &[[u8; WIDTH]] {
+        if self.width == Some(WIDTH) { self.bytes.as_chunks().0 } else { &[] }
+    }
+
+    /// Adds the values of some ids to ends.
+    pub fn ends(&self, used: &[bool], order: Order, ends: &mut Ends) {
+        fn some<const WIDTH: usize>(dictionary: &Dictionary, used: &[bool], order: Order, ends: &mut Ends) {
+            let mut values = Vec::new();
+            for (value, _) in dictionary.fixed::<WIDTH>().iter().zip(used).filter(|(_, used)| **used) {
+                values.extend_from_slice(value);
+            }
+            ends.add_fixed(order, WIDTH, &values);
+        }
+        match self.width {
+            Some(4) => some::<4>(self, used, order, ends),
+            Some(8) => some::<8>(self, used, order, ends),
+            _ => {
+                let ids = (0u32..).zip(used).filter(|(_, used)| **used);
+                ids.filter_map(|(id, _)| self.value(id)).for_each(|value| ends.add(order, value));
+            }
+        }
     }
 
     /// A value in `PLAIN`; `None` past the end.
@@ -460,6 +496,24 @@ impl Dictionary {
                 let start = id.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied())?;
                 self.bytes.get(start as usize..*self.ends.get(id)? as usize)
             }
+        }
+    }
+
+    /// Whether a value is another dictionary's; errs with the side whose id is past its
+    /// end.
+    pub fn same(&self, id: u32, other: &Self, other_id: u32) -> Result<bool, Which> {
+        fn fixed<const WIDTH: usize>(known: &Dictionary, id: u32) -> Option<&[u8; WIDTH]> {
+            known.fixed().get(id as usize)
+        }
+        macro_rules! same {
+            ($value:expr) => {
+                Ok($value(self, id).ok_or(Which::Left)? == $value(other, other_id).ok_or(Which::Right)?)
+            };
+        }
+        match (self.width, other.width) {
+            (Some(4), Some(4)) => same!(fixed::<4>),
+            (Some(8), Some(8)) => same!(fixed::<8>),
+            _ => same!(Self::plain),
         }
     }
 

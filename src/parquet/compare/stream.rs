@@ -92,14 +92,9 @@ impl Stream {
                 State::Packed { start, bit, left } => {
                     let times = wanted.min(usize::try_from(*left).unwrap_or(usize::MAX));
                     let places = rest.get_mut(..times).unwrap_or_default();
-                    let mut read = 0;
-                    for eight in places.chunks_exact_mut(8).filter_map(|eight| eight.first_chunk_mut()) {
-                        if *bit % 8 != 0 || !unpack_eight(page, *start, *bit, self.width, eight) {
-                            break;
-                        }
-                        *bit += u64::from(self.width) * 8;
-                        read += 8;
-                    }
+                    let first = start.saturating_add((*bit / 8) as usize);
+                    let read = if *bit % 8 == 0 { eights(page.get(first..).unwrap_or_default(), self.width, places) } else { 0 };
+                    *bit += u64::from(self.width) * read as u64;
                     for place in places.iter_mut().skip(read) {
                         *place = unpack(page, *start, *bit, self.width)?;
                         *bit += u64::from(self.width);
@@ -153,24 +148,51 @@ impl Stream {
     }
 }
 
-/// Eight numbers of at most 16 bits that begin at a byte; `false` when they are
-/// wider, or too near to the page's end to be read at once.
-fn unpack_eight(page: &[u8], start: usize, bit: u64, width: u32, out: &mut [u32; 8]) -> bool {
-    let word = |bit: u64| {
-        let first = start.saturating_add((bit / 8) as usize);
-        page.get(first..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes) >> (bit % 8))
-    };
-    let mask = (1u64 << width.min(16)) - 1;
-    match (width, word(bit), word(bit + 4 * u64::from(width))) {
-        (1..=16, Some(low), Some(high)) => {
-            for (place, number) in out.iter_mut().enumerate() {
-                let half = if place < 4 { low } else { high };
-                *number = (half >> (place as u32 % 4 * width) & mask) as u32;
+/// Fills `out` with groups of eight numbers from the first byte on, as many as are
+/// whole and not too near to the end to be read by words; how many numbers. None
+/// where they are very wide.
+fn eights(bytes: &[u8], width: u32, out: &mut [u32]) -> usize {
+    // with a width that is known when the program is built, shifts and masks are constants
+    macro_rules! of_width {
+        ($($near:literal: $($known:literal)*;)*) => {
+            match width {
+                $($($known => groups::<$known, $near>(bytes, out),)*)*
+                _ => 0,
             }
-            true
-        }
-        _ => false,
+        };
     }
+    of_width! {
+        8: 1 2 3 4 5 6 7 8;
+        16: 9 10 11 12 13 14 15 16;
+        32: 17 18 19 20 21 22 23 24 25 26 27 28;
+    }
+}
+
+/// As [`eights`]: every group is read from `NEAR` bytes on.
+fn groups<const WIDTH: usize, const NEAR: usize>(bytes: &[u8], out: &mut [u32]) -> usize {
+    // numbers that one word holds, wherever in its first byte they begin
+    let (together, mask) = (
+        if WIDTH <= 8 {
+            8
+        } else if WIDTH <= 16 {
+            4
+        } else {
+            2
+        },
+        (1u64 << WIDTH) - 1,
+    );
+    let (mut rest, mut read) = (bytes, 0);
+    for group in out.as_chunks_mut::<8>().0 {
+        let Some(near) = rest.first_chunk::<NEAR>() else { break };
+        let word = |number: usize| {
+            let bit = number * WIDTH;
+            near.get(bit / 8..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u64::from_le_bytes(*word)) >> (bit % 8)
+        };
+        *group = std::array::from_fn(|number| (word(number / together * together) >> (number % together * WIDTH) & mask) as u32);
+        rest = rest.get(WIDTH..).unwrap_or_default();
+        read += 8;
+    }
+    read
 }
 
 /// The number of `width` bits that begins at a bit behind `start`.

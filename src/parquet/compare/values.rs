@@ -39,22 +39,21 @@ impl Pairs {
 
     /// Compares ids that stand in the same places.
     fn check(&mut self, ours: &[u32], theirs: &[u32]) -> Step<()> {
+        if theirs.contains(&NOWHERE) {
+            return Err(right(past_the_end()));
+        }
+        if ours.iter().zip(theirs).all(|(from, to)| self.table.get(*from as usize) == Some(to)) {
+            return Ok(());
+        }
+        let (Some(known), Some(other)) = (self.left.as_deref(), self.right.as_deref()) else { return Err(left(past_the_end())) };
         for (from, to) in ours.iter().zip(theirs) {
-            if self.table.get(*from as usize) != Some(to) {
-                self.meet(*from, *to)?;
+            let place = self.table.get_mut(*from as usize).ok_or_else(|| left(past_the_end()))?;
+            if place != to {
+                if !known.same(*from, other, *to).map_err(|which| (which, past_the_end()))? {
+                    return Err(differs("another value than there should be"));
+                }
+                *place = *to;
             }
-        }
-        Ok(())
-    }
-
-    fn meet(&mut self, from: u32, to: u32) -> Step<()> {
-        let ours = self.left.as_ref().and_then(|left| left.plain(from)).ok_or_else(|| left(past_the_end()))?;
-        let theirs = self.right.as_ref().and_then(|right| right.plain(to)).ok_or_else(|| right(past_the_end()))?;
-        if ours != theirs {
-            return Err(differs("another value than there should be"));
-        }
-        if let Some(place) = self.table.get_mut(from as usize) {
-            *place = to;
         }
         Ok(())
     }
@@ -70,8 +69,10 @@ pub struct Look {
     /// Whether values are looked at, not only counted.
     collects: bool,
     ends: Ends,
-    /// How often each id of the dictionary occurs.
-    used: Vec<u32>,
+    /// Which ids of the dictionary occur.
+    used: Vec<bool>,
+    /// How often each does, where its value may be a NaN.
+    times: Vec<u64>,
     values: u64,
     nulls: u64,
     rows: u64,
@@ -80,9 +81,9 @@ pub struct Look {
 
 impl Look {
     /// A look at a page, of ids of a dictionary where there is one.
-    pub fn begin(collects: bool, dictionary: Option<&Dictionary>) -> Self {
-        let used = if collects { vec![0; dictionary.map_or(0, |dictionary| dictionary.count() as usize)] } else { Vec::new() };
-        Self { collects, used, ..Self::default() }
+    pub fn begin(collects: bool, dictionary: Option<&Dictionary>, order: Order) -> Self {
+        let ids = dictionary.filter(|_| collects).map_or(0, |dictionary| dictionary.count() as usize);
+        Self { collects, used: vec![false; ids], times: vec![0; if order == Order::Float { ids } else { 0 }], ..Self::default() }
     }
 
     /// Whether nothing was seen yet.
@@ -104,7 +105,12 @@ impl Look {
         match taken {
             Taken::Ids => {
                 for id in numbers {
-                    *self.used.get_mut(*id as usize).ok_or_else(past_the_end)? += 1;
+                    *self.used.get_mut(*id as usize).ok_or_else(past_the_end)? = true;
+                }
+                if column.order == Order::Float {
+                    for id in numbers {
+                        *self.times.get_mut(*id as usize).ok_or_else(past_the_end)? += 1;
+                    }
                 }
             }
             Taken::Flags => {
@@ -130,10 +136,11 @@ impl Look {
 
     /// What was seen of the page.
     pub fn end(mut self, order: Order, dictionary: Option<&Dictionary>) -> Seen {
-        for (id, times) in self.used.iter().enumerate().filter(|(_, times)| **times > 0) {
-            let value = u32::try_from(id).ok().and_then(|id| dictionary?.value(id)).unwrap_or_default();
-            self.nans += if order.is_nan(value) { u64::from(*times) } else { 0 };
-            self.ends.add(order, value);
+        if let Some(dictionary) = dictionary {
+            dictionary.ends(&self.used, order, &mut self.ends);
+            let times = (0u32..).zip(&self.times).filter(|(_, times)| **times > 0);
+            self.nans +=
+                times.filter(|(id, _)| dictionary.value(*id).is_some_and(|value| order.is_nan(value))).map(|(_, times)| times).sum::<u64>();
         }
         let ends = if self.collects || self.nulls == self.values { self.ends } else { Ends::Unknown };
         Seen { values: self.values, nulls: Some(self.nulls), rows: Some(self.rows), nans: self.nans, ends, copied: false }
@@ -157,7 +164,6 @@ pub fn same(
         rest -= count;
         let (from, to) = (from.get_mut(..count).unwrap_or_default(), to.get_mut(..count).unwrap_or_default());
         let taken = (ours.take(from).map_err(left)?, theirs.take(to).map_err(right)?);
-        let plain = |open: &Open, range: &std::ops::Range<usize>| open.bytes.get(range.clone()).map(<[u8]>::to_vec);
         let equal = match &taken {
             (Taken::Plain(a), Taken::Plain(b)) => ours.bytes.get(a.clone()) == theirs.bytes.get(b.clone()),
             (Taken::Flags, Taken::Flags) => from == to,
@@ -166,12 +172,12 @@ pub fn same(
                 true
             }
             (Taken::Ids, Taken::Plain(b)) => {
-                let bytes = plain(theirs, b).unwrap_or_default();
-                looked_up(from, dictionaries.0, &bytes).ok_or_else(|| left(past_the_end()))?
+                let bytes = theirs.bytes.get(b.clone()).unwrap_or_default();
+                looked_up(from, dictionaries.0, bytes).ok_or_else(|| left(past_the_end()))?
             }
             (Taken::Plain(a), Taken::Ids) => {
-                let bytes = plain(ours, a).unwrap_or_default();
-                looked_up(to, dictionaries.1, &bytes).ok_or_else(|| right(past_the_end()))?
+                let bytes = ours.bytes.get(a.clone()).unwrap_or_default();
+                looked_up(to, dictionaries.1, bytes).ok_or_else(|| right(past_the_end()))?
             }
             _ => return Err(right(Trouble::Unfit("booleans beside other values".into()))),
         };
@@ -186,15 +192,32 @@ pub fn same(
 /// Whether ids stand for these values in `PLAIN`, to the last byte; `None` for an
 /// id past the dictionary's end.
 fn looked_up(ids: &[u32], dictionary: Option<&Dictionary>, bytes: &[u8]) -> Option<bool> {
-    let mut rest = bytes;
-    for id in ids {
-        let value = dictionary?.plain(*id)?;
-        match rest.strip_prefix(value) {
-            Some(behind) => rest = behind,
-            None => return Some(false),
+    let dictionary = dictionary?;
+    match dictionary.width() {
+        Some(4) => looked_up_fixed::<4>(ids, dictionary, bytes),
+        Some(8) => looked_up_fixed::<8>(ids, dictionary, bytes),
+        _ => {
+            let mut rest = bytes;
+            for id in ids {
+                match rest.strip_prefix(dictionary.plain(*id)?) {
+                    Some(behind) => rest = behind,
+                    None => return Some(false),
+                }
+            }
+            Some(rest.is_empty())
         }
     }
-    Some(rest.is_empty())
+}
+
+/// The same for values of a width that is known when the program is built.
+fn looked_up_fixed<const WIDTH: usize>(ids: &[u32], dictionary: &Dictionary, bytes: &[u8]) -> Option<bool> {
+    let (known, (values, rest)) = (dictionary.fixed::<WIDTH>(), bytes.as_chunks::<WIDTH>());
+    for (id, value) in ids.iter().zip(values) {
+        if known.get(*id as usize)? != value {
+            return Some(false);
+        }
+    }
+    Some(values.len() == ids.len() && rest.is_empty())
 }
 
 /// Takes all that is left of a page, to look at it.
@@ -246,4 +269,20 @@ pub fn within(open: &mut Open, column: &Column, count: u32) -> Result<bool, Trou
         }
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_that_no_dictionary_has_is_not_taken_for_one_without_a_counterpart() {
+        let known = Arc::new(Dictionary::of(vec![7, 0, 0, 0, 8, 0, 0, 0], 4));
+        let mut pairs = Pairs::default();
+        pairs.between(Some(&known), Some(&known));
+        assert!(pairs.check(&[0, 1], &[0, NOWHERE]).is_err());
+        assert!(pairs.check(&[0, 1, 0], &[0, 1, 0]).is_ok());
+        assert!(pairs.check(&[0, 1], &[1, 1]).is_err(), "another value");
+        assert!(pairs.check(&[2], &[0]).is_err() && pairs.check(&[0], &[2]).is_err(), "past the end");
+    }
 }

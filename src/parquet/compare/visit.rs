@@ -39,7 +39,7 @@ pub fn visit(chunk: &Chunk, most: usize, mut each: Option<Each<'_>>) -> Result<O
         {
             return Ok(None);
         }
-        let mut look = Look::begin(true, dictionary.as_deref());
+        let mut look = Look::begin(true, dictionary.as_deref(), side.column.order);
         values::read(&mut open, &side.column, dictionary.as_deref(), &mut look)?;
         open.end()?;
         let found = look.end(side.column.order, dictionary.as_deref());

@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 
-from . import amplification, cases, compaction, copies, events, latency, machine
+from . import amplification, cab, cases, compaction, copies, events, latency, machine, memory, upserts
 from .figures import Figures
 from .world import World
 
@@ -23,7 +23,10 @@ def benchmarks():
     found["reencode_vs_datafusion"] = copies.reencode
     found["trigger_to_commit_s"] = latency.measure
     found["write_amplification"] = amplification.measure
+    found["flink_rewrites"] = upserts.measure
+    found["row_group_memory_ratio"] = memory.measure
     found["kafka_events_per_s"] = events.measure
+    found["cab"] = cab.measure
     return found
 
 
@@ -42,7 +45,7 @@ def measure_own(name):
         command = [os.environ["AFTERWRITE_BENCH_BIN"], name, "--json", *(["--quick"] if world.quick else [])]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
         for line in filter(None, done.stdout.splitlines()):
-            figures.passed(json.loads(line))
+            figures.measured(json.loads(line), world.quick)
         if done.returncode:
             raise RuntimeError(f"{name} ended with {done.returncode}")
 
@@ -52,7 +55,7 @@ def measure_own(name):
 def by_figure(known, own):
     """Which benchmark gives a figure that is not called like it."""
     found = {figure: "L1" for figure in compaction.FIGURES}
-    for bench, figures in {**copies.FIGURES, **own}.items():
+    for bench, figures in {**copies.FIGURES, "cab": cab.FIGURES, **own}.items():
         found |= {figure: bench for figure in figures}
     return {figure: bench for figure, bench in found.items() if figure not in known}
 

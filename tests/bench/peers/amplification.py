@@ -1,5 +1,6 @@
 """How often bytes are rewritten while small commits grow to the target."""
 
+import math
 import os
 import time
 
@@ -29,6 +30,10 @@ def measure(world, figures):
         rewritten, most, rewrites, files = _history(stream)
         stream.drop()
         said = {"commit_bytes": written // commits, "commits": commits, "target": target, "rewrites": rewrites, "files_left": files, "quick": world.quick}
+        # the law of size tiers
+        allowed = 1 + math.log(target / size, 4)
+        if most > allowed or rewritten / written > allowed:
+            raise RuntimeError(f"commits of {size} bytes to {target}: rewritten {rewritten / written:.2f} times, some {most} times; at most {allowed:.2f}")
         figures.figure("write_amplification", rewritten / written, "x", most_rewrites_of_a_byte=most, **said)
 
 

@@ -34,6 +34,22 @@ def lineitem(folder, scale, steps, split):
     _child("lineitem", {"folder": str(folder), "scale": scale, "steps": steps, "split": split})
 
 
+def table(name, scale):
+    """A TPC-H table as Arrow, with the year of shipment beside lineitem's columns."""
+    import duckdb
+
+    con = duckdb.connect()
+    _tpch(con)
+    con.execute(f"CALL dbgen(sf={scale})")
+    more = ", year(l_shipdate)::INTEGER AS ship_year" if name == "lineitem" else ""
+    return con.execute(f"SELECT *{more} FROM {name}").to_arrow_table()
+
+
+def source(files):
+    """Parquet files as a FROM clause has them."""
+    return _source(files)
+
+
 def _child(verb, words):
     done = subprocess.run([sys.executable, "-m", "peers.duck", verb], input=json.dumps(words), capture_output=True, text=True)
     if done.returncode:
@@ -65,9 +81,13 @@ def _digests(con, tables):
     return [[str(v) for v in con.execute(f"SELECT count(*), sum(hash(r)::HUGEINT) FROM {_source(files)} r").fetchone()] for files in tables]
 
 
-def _lineitem(con, folder, scale, steps, split):
+def _tpch(con):
     place = importlib.util.find_spec("duckdb_extension_tpch").submodule_search_locations[0]
     con.execute("LOAD '%s'" % glob.glob(place + "/extensions/*/tpch.duckdb_extension")[0])
+
+
+def _lineitem(con, folder, scale, steps, split):
+    _tpch(con)
     for step in range(steps):
         # a whole instance fits into little memory when it is made piece by piece
         con.execute(f"CALL dbgen(sf={scale}, children={steps}, step={step})" if steps > 1 else f"CALL dbgen(sf={scale})")

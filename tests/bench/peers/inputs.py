@@ -54,13 +54,13 @@ LINEITEM = (
 )
 
 
-def lineitem(world, size, codec="zstd", name="lineitem", then=None):
+def lineitem(world, size, codec="zstd", name="lineitem", then=None, columns=LINEITEM):
     """lineitem in buckets by order key, one file a bucket and slice. `then`: what happens to the table afterwards."""
 
     def make(table):
         by = f"PARTITIONED BY (bucket({size.buckets}, l_orderkey)) " if size.buckets else ""
         said = properties(**{"write.parquet.compression-codec": codec})
-        world.spark.sql(f"CREATE TABLE {CATALOG}.{table} ({LINEITEM}) USING iceberg {by}TBLPROPERTIES ({said})")
+        world.spark.sql(f"CREATE TABLE {CATALOG}.{table} ({columns}) USING iceberg {by}TBLPROPERTIES ({said})")
         world.spark.append(table, slices(world, size))
         if then:
             then(table)

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import time
+import urllib.request
 
 from . import measure
 from .lake import CATALOG
@@ -30,9 +31,9 @@ path = "{folder}/journal.db"
     return path
 
 
-def compact(lake, folder, table):
+def compact(lake, folder, table, extra=""):
     """Compacts a table in a process of its own: what it took and a row a partition. Start, plan, proof and commit count."""
-    taken = measure.run([BINARY, "--config", str(settings(lake, folder)), "compact", f"{CATALOG}.{table}", "--json"], ok=range(8))
+    taken = measure.run([BINARY, "--config", str(settings(lake, folder, extra)), "compact", f"{CATALOG}.{table}", "--json"], ok=range(8))
     rows = [json.loads(line) for line in taken.out.splitlines() if line.strip()]
     wrong = [row for row in rows if row["result"] not in ("committed", "left")]
     if wrong or not any(row["result"] == "committed" for row in rows):
@@ -58,7 +59,8 @@ class Serving:
     def __init__(self, lake, folder, extra):
         doors = '[server]\nlisten = "127.0.0.1:0"\nhttp = "127.0.0.1:0"\n'
         self.config = str(settings(lake, folder, doors + extra))
-        self.log = open(folder / "serve.log", "w+")
+        self.log_path = folder / "serve.log"
+        self.log = open(self.log_path, "w+")
         self.process = subprocess.Popen([BINARY, "--config", self.config, "serve"], stderr=self.log, stdout=subprocess.DEVNULL)
         self.door = self._door(folder / "serve.log")
 
@@ -77,6 +79,17 @@ class Serving:
         command = [BINARY, "--config", self.config, *words, "--server", self.door, "--json"]
         done = subprocess.run(command, capture_output=True, text=True)
         return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+    def jobs(self):
+        """All jobs of its journal, newest first."""
+        done = subprocess.run([BINARY, "--config", self.config, "jobs", "--limit", "1000000", "--json"], capture_output=True, text=True, check=True)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def conflicts(self):
+        """Jobs so far whose table moved under them."""
+        found = re.search(r"http (?:listens )?on (?:http://)?(127\.0\.0\.1:\d+)", self.log_path.read_text())
+        text = urllib.request.urlopen(f"http://{found[1]}/metrics", timeout=10).read().decode()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith("afterwrite_conflicts_total"))
 
     def stop(self):
         self.process.terminate()

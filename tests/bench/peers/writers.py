@@ -1,4 +1,4 @@
-"""lineitem without partitions by other writers than Spark: their encodings, page sizes and page versions differ.
+"""lineitem without partitions by several writers: their encodings, page sizes and page versions differ.
 
 A writer is a function of the world, a table's name and the size; add it to `WRITERS` and its benchmark is there.
 Flink and Trino are started as the tests of interoperability start them, by what `tests/run` installs.
@@ -16,6 +16,11 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from . import adding, inputs
 from .lake import CATALOG, plain
+
+
+def spark(world, table, size):
+    """One task, and so one file, a slice."""
+    world.spark.append(table, inputs.slices(world, size))
 
 
 def pyiceberg(world, table, size):
@@ -77,7 +82,7 @@ def engine(world, name, kind):
         child.stop()
 
 
-WRITERS = {"pyiceberg": pyiceberg, "duckdb": duckdb, "flink": flink, "trino": trino}
+WRITERS = {"spark": spark, "pyiceberg": pyiceberg, "duckdb": duckdb, "flink": flink, "trino": trino}
 
 
 def slices(world, size):

@@ -245,7 +245,7 @@ async fn columns_of(world: &World) -> anyhow::Result<Schema> {
     Ok(read::schema::arrow_schema(table.loaded.metadata.current_schema())?.as_ref().clone())
 }
 
-fn mixed(n: i64) -> u64 {
+pub fn mixed(n: i64) -> u64 {
     let mut x = n.unsigned_abs().wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -327,7 +327,7 @@ impl Table for Under {
 }
 
 /// The writer journals nothing.
-struct Silent;
+pub struct Silent;
 
 #[async_trait]
 impl Control for Silent {

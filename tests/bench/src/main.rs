@@ -2,11 +2,14 @@
 //! none finds the memory or the caches of another.
 
 mod carry;
+mod choose;
 mod figure;
+mod fleet;
 mod folder;
 mod hook;
 mod lake;
 mod manifest;
+mod memory;
 mod metadata;
 mod observe;
 mod partitions;
@@ -21,7 +24,7 @@ use clap::Parser;
 use figure::{Bench, Figure};
 
 /// Every benchmark, in the order in which all are run.
-const ALL: [Bench; 9] = [
+const ALL: [Bench; 12] = [
     observe::BENCH,
     manifest::BENCH,
     restart::BENCH,
@@ -30,7 +33,10 @@ const ALL: [Bench; 9] = [
     metadata::BENCH,
     proxy::BENCH,
     carry::BENCH,
+    memory::BENCH,
     ranking::BENCH,
+    choose::BENCH,
+    fleet::BENCH,
 ];
 
 /// Measures afterwrite: prints one line a figure.

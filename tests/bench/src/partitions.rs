@@ -57,9 +57,10 @@ async fn measure(quick: bool) -> anyhow::Result<Vec<Figure>> {
 }
 
 /// A table after so many commits, of which each adds one file to some partitions.
-struct Made {
+pub struct Made {
     view: TableView,
     commits: usize,
+    each: usize,
 }
 
 impl Made {
@@ -88,7 +89,15 @@ impl Made {
             created_ms: 0,
             refused: Vec::new(),
         };
-        Self { view, commits }
+        Self { view, commits, each: EACH }
+    }
+
+    /// Another table after its first commit, into so many partitions.
+    pub fn table(number: usize, each: usize) -> Self {
+        let mut made = Self { each, ..Self::new(1, 1) };
+        made.view.ident = TableIdent::iceberg(uuid::Uuid::from_u128(1000 + number as u128));
+        made.view.name.table = format!("t{number}");
+        made
     }
 }
 
@@ -106,15 +115,15 @@ impl Table for Made {
             deletes: false,
             added_snapshot_id: id,
             sequence_number: id,
-            live_files: Some(EACH as u64),
-            live_records: Some(EACH as u64 * 10_000),
+            live_files: Some(self.each as u64),
+            live_records: Some(self.each as u64 * 10_000),
         };
         Ok((1..=snapshot_id).map(row).collect())
     }
 
     async fn entries(&self, manifest: &ManifestRef) -> Result<Vec<Entry>> {
         let commit = manifest.added_snapshot_id as usize - 1;
-        let first = (commit % self.commits) * EACH;
+        let first = (commit % self.commits) * self.each;
         let entry = |n: usize| Entry {
             status: EntryStatus::Added,
             snapshot_id: manifest.added_snapshot_id,
@@ -127,7 +136,7 @@ impl Table for Made {
             records: 10_000,
             bytes: 3_000_000 + (n as u64 * 7_919) % 1_000_000,
         };
-        Ok((first..first + EACH).map(entry).collect())
+        Ok((first..first + self.each).map(entry).collect())
     }
 
     async fn scope(&self, _: &PartitionKey) -> Result<ScopeFiles> {
@@ -164,7 +173,7 @@ fn never() -> Error {
 }
 
 /// Checkpoints that take no memory.
-struct Nowhere;
+pub struct Nowhere;
 
 #[async_trait]
 impl Checkpoints for Nowhere {

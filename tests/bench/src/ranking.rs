@@ -18,7 +18,7 @@ use crate::figure::{Bench, Figure, median};
 pub const BENCH: Bench = Bench {
     name: "ranking_round_s",
     about: "ranking 1 M candidates of 10,000 tables and asking the budgets of all, of 100 tenants and of each table for them, on one core",
-    also: &[],
+    also: &["ranking_round_by_rank_s", "pareto_front_s"],
     run,
 };
 
@@ -59,7 +59,7 @@ fn budgets() -> Budgets {
 }
 
 /// Of as many sizes as chance gives; the same every time.
-fn candidates(count: usize) -> Vec<Candidate> {
+pub fn candidates(count: usize) -> Vec<Candidate> {
     let tenants: Vec<Arc<str>> = (0..100).map(|n| Arc::from(format!("tenant-{n}"))).collect();
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut chance = move |below: u64| {
@@ -85,6 +85,7 @@ fn candidates(count: usize) -> Vec<Candidate> {
                 write_amplification: chance(100) as f64 / 10.0,
                 read_rate: chance(50) as f64,
                 quota_used: Some(chance(100) as f64 / 100.0),
+                unit: None,
             },
         }
     };

@@ -8,12 +8,13 @@ use afterwrite::lake::iceberg::catalog::memory::MemoryCatalog;
 use afterwrite::lake::iceberg::store::file_io;
 use afterwrite::lake::{Error, Glanced, Table as _};
 use afterwrite::model::ident::TableName;
+use afterwrite::model::refusal::Refusal;
 use serde_json::json;
 
 use super::{World, client};
 use crate::catalog::metadata;
 use crate::fixture::rest::{Asked, Reply, RestServer, Work};
-use crate::fixture::row;
+use crate::fixture::{Spec, Table, row};
 
 fn is_load(asked: &Asked) -> bool {
     asked.method == "GET" && asked.target.contains("/tables/")
@@ -288,6 +289,29 @@ async fn a_signature_is_the_one_that_awss_own_signer_makes() {
         assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
         assert_eq!(String::from_utf8_lossy(&run.stdout).trim(), asked.headers["authorization"], "{}", asked.target);
     }
+}
+
+#[tokio::test]
+async fn a_table_in_glue_is_refused_until_its_owner_says_that_no_optimizer_compacts_it() {
+    let glue = [
+        ("rest.sigv4-enabled", "true"),
+        ("rest.signing-name", "glue"),
+        ("rest.signing-region", "eu-west-1"),
+        ("rest.access-key-id", "AKID"),
+        ("rest.secret-access-key", "s3cr3t"),
+    ];
+    let told = async |properties: &[(&str, &str)], spec: Spec| {
+        let world = World::of(spec.on_disk().create().await, properties).await;
+        let name = &world.table.name;
+        let Glanced::At(look) = world.client.glance_since(name, "main", None).await.unwrap() else { panic!("no table") };
+        let whole = world.load().await.view.refused;
+        assert_eq!(look.view().refused, whole, "a look and a load are refused alike");
+        whole.into_iter().map(|r| (r.refusal, r.detail.contains("is AWS Glue"))).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&glue, Table::plain()).await, [(Refusal::ManagedCompaction, true)]);
+    assert_eq!(told(&glue, Table::plain().property("afterwrite.managed-compaction", "off")).await, []);
+    assert_eq!(told(&[&glue[..], &[("afterwrite.managed-compaction", "off")]].concat(), Table::plain()).await, []);
+    assert_eq!(told(&[], Table::plain()).await, []);
 }
 
 #[tokio::test]

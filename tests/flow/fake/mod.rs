@@ -164,6 +164,8 @@ pub struct State {
     pub down_until: i64,
     /// The catalog compares heads, and not pointers.
     pub heads: bool,
+    /// The catalog can shut lost requests out.
+    pub fences: bool,
     /// Neither the catalog nor the store answers any more.
     pub hung: bool,
     /// So many removals fail.
@@ -322,6 +324,15 @@ impl State {
                 self.table = Some(version);
             }
         }
+    }
+
+    /// No request that asserts this location can arrive any more, when it still stands.
+    pub fn fence(&mut self, asserted: &str) -> bool {
+        let fenced = self.fences && self.table.as_ref().is_some_and(|t| t.location == asserted);
+        if fenced {
+            self.later.retain(|(wanted, _)| wanted != asserted);
+        }
+        fenced
     }
 
     /// Files that some table's metadata names.

@@ -258,6 +258,11 @@ impl Table for FakeTable {
         }
     }
 
+    async fn fence(&self, asserted: &str) -> Result<bool> {
+        self.lake.answers().await;
+        Ok(self.lake.with(|s| s.fence(asserted)))
+    }
+
     async fn undo(&self, snapshot_id: i64, commit: &Commit<'_>) -> Result<Outcome> {
         self.lake.answers().await;
         if self.version.head != Some(snapshot_id) {

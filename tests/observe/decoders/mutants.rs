@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use afterwrite::model::wire::Wire;
 use afterwrite::observe::decode::{Foreign, Record, Where, decode, native_events, notification, report_at};
+use afterwrite::observe::proxy::clients::ClientId;
 use afterwrite::observe::proxy::{commit, events};
 use afterwrite::proto::v1::{CommitEvent, FileChange, FileCounts, PartitionChange, SnapshotChange, TablePath};
 use proptest::prelude::*;
@@ -349,7 +350,7 @@ proptest! {
         let changes = commit::parse(&body).into_iter().chain(commit::parse_transaction(&body).unwrap_or_default());
         for change in changes {
             events::committed(&names, &change, afterwrite::model::event::Certainty::Hint, 0);
-            events::writings(0, &names, &change, 0);
+            events::writings((0, ClientId::numbered(0)), &names, &change, 0);
         }
     }
 }

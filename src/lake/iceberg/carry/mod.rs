@@ -1,5 +1,5 @@
-//! Deletes carried over: position deletes that another writer committed while we
-//! rewrote their files become position deletes of the outputs.
+//! Deletes carried over: position deletes and vectors that another writer committed while
+//! we rewrote their files become position deletes of the outputs, in format 3 vectors.
 
 pub mod rows;
 
@@ -13,6 +13,7 @@ use super::read::file::Store;
 use super::read::position;
 use super::rewrite::Detail;
 use super::table::IcebergTable;
+use super::vectors;
 use super::verify::carried::{self, Claim};
 use crate::lake::{Commit, Error, Result, Written};
 use crate::model::killpoint::KillPoint;
@@ -22,7 +23,7 @@ use crate::model::refusal::Refusal;
 /// What a commit carries over.
 #[derive(Debug, Default)]
 pub struct Carried {
-    /// Position-delete files of the outputs.
+    /// Position-delete files or vectors of the outputs.
     pub files: Vec<DataFile>,
     /// Rows that they delete.
     pub rows: u64,
@@ -34,17 +35,18 @@ pub fn kept(deleted: Vec<RoaringTreemap>, plan: &Plan) -> Option<Vec<RoaringTree
     rows::within(deleted, left_out_bytes(plan.bound.memory))
 }
 
-/// Writes the position deletes that came since the plan (see [`Plan::late`]) anew as
-/// deletes of the outputs: one file for each output that loses rows.
+/// Writes the deletes that came since the plan (see [`Plan::late`]) anew as deletes of the
+/// outputs: one position-delete file for each output that loses rows, in format 3 a vector
+/// for each, all in one file.
 ///
 /// Invariants checked, all by [`carried::prove`]:
 /// * another reading of the late deletes finds the same rows of the inputs;
 /// * as many rows of the outputs are deleted as of the inputs, and these rows are
-///   equal, column by column;
+///   equal, column by column, and in format 3 have the same ids;
 /// * the files written name these rows and no others.
 ///
 /// `None` when it cannot be done here and the work is to be planned again: the
-/// format has no position deletes, the rewrite does not tell which rows it left out,
+/// format has no deletes, the rewrite does not tell which rows it left out,
 /// there are more deletes than memory, or a row that was left out is deleted no more.
 ///
 /// A crash leaves files of which the try's control was told; they are in no table
@@ -54,7 +56,7 @@ pub fn kept(deleted: Vec<RoaringTreemap>, plan: &Plan) -> Option<Vec<RoaringTree
 /// [`Error::Proof`] when one does not hold; refusals about a delete file; store errors.
 pub async fn over(table: &IcebergTable, late: &Late, written: &Written, detail: &Detail, commit: &Commit<'_>) -> Result<Option<Carried>> {
     let Some(deleted) = &detail.deleted else { return Ok(None) };
-    if table.loaded.metadata.format_version() != FormatVersion::V2 {
+    if table.loaded.metadata.format_version() == FormatVersion::V1 {
         return Ok(None);
     }
     match carry(table, late, written, deleted, commit).await {
@@ -105,13 +107,23 @@ fn moved(came: &Plan, written: &Written, deleted: &[RoaringTreemap], named: &[Ro
 
 async fn write(table: &IcebergTable, came: &Plan, written: &Written, moved: &Moved, commit: &Commit<'_>) -> Result<Vec<DataFile>> {
     let attempt = AttemptId(format!("{}-deletes", commit.attempt.0));
-    let mut files = Vec::new();
-    for (output, rows) in written.outputs.iter().zip(&moved.to).filter(|(_, rows)| !rows.is_empty()) {
-        commit.control.check()?;
-        let past_end = rows.iter().find(|row| *row >= output.records || i64::try_from(*row).is_err());
+    let hit: Vec<_> = written.outputs.iter().zip(&moved.to).filter(|(_, rows)| !rows.is_empty()).collect();
+    for (output, rows) in &hit {
+        let past_end = rows.max().filter(|row| *row >= output.records || i64::try_from(*row).is_err());
         if let Some(row) = past_end {
             return Err(Error::Proof(format!("{}: row {row} of {} rows is to be deleted", output.path, output.records)));
         }
+    }
+    if hit.is_empty() {
+        return Ok(Vec::new());
+    }
+    if table.loaded.metadata.format_version() == FormatVersion::V3 {
+        let rows: Vec<_> = hit.iter().map(|(output, rows)| (output.path.as_str(), *rows)).collect();
+        return vectors::write(table, At { partition: &came.scope, attempt: &attempt, number: 0 }, &rows, commit.control).await;
+    }
+    let mut files = Vec::new();
+    for (output, rows) in hit {
+        commit.control.check()?;
         let rows = rows.iter().map(|row| (output.path.as_str(), i64::try_from(row).unwrap_or(i64::MAX)));
         let at = At { partition: &came.scope, attempt: &attempt, number: files.len() };
         files.push(positions::write(table, at, rows, commit.control).await?);

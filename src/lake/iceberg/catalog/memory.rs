@@ -215,6 +215,10 @@ impl Catalog for MemoryCatalog {
         Ok(Some(Loaded { name: name.clone(), metadata_location, metadata, io: self.io.clone(), fence: None }))
     }
 
+    fn reads_metadata(&self) -> bool {
+        true
+    }
+
     async fn glance_since(&self, name: &TableName, reference: &str, known: Option<&str>) -> Result<Glanced<Glance>> {
         let pointer = self.reach(|c| &mut c.loads)?.pointers.get(name).cloned();
         match pointer {

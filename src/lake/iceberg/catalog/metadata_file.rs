@@ -77,7 +77,7 @@ pub fn encode(metadata: &TableMetadata) -> std::result::Result<Vec<u8>, String> 
 /// a `damaged` one; both name the file.
 pub fn decode(bytes: &[u8], location: &str) -> Result<TableMetadata> {
     let json = unpacked(bytes, location)?;
-    serde_json::from_slice(&json).map_err(|e| unreadable(&json, location, e))
+    serde_json::from_slice(&json).or_else(|e| raised(&json).ok_or_else(|| unreadable(&json, location, e)))
 }
 
 /// As [`decode`], in time and memory that hardly grow with what commits wrote
@@ -90,7 +90,34 @@ pub fn decode(bytes: &[u8], location: &str) -> Result<TableMetadata> {
 pub fn decode_slim(bytes: &[u8], location: &str) -> Result<TableMetadata> {
     let json = unpacked(bytes, location)?;
     let slim: Slim = serde_json::from_slice(&json).map_err(|e| unreadable(&json, location, e))?;
-    TableMetadata::deserialize(Value::Object(slim.map)).map_err(|e| unreadable(&json, location, e))
+    let mut slim = Value::Object(slim.map);
+    number_snapshots(&mut slim);
+    TableMetadata::deserialize(slim).map_err(|e| unreadable(&json, location, e))
+}
+
+/// The metadata of a table that was raised from format 1, whose snapshots of then have
+/// no sequence numbers; `None` when it is not for these that it cannot be read.
+fn raised(json: &[u8]) -> Option<TableMetadata> {
+    let mut metadata: Value = serde_json::from_slice(json).ok()?;
+    number_snapshots(&mut metadata).then(|| TableMetadata::deserialize(metadata).ok())?
+}
+
+/// Gives the snapshots of a newer format than 1 that have no sequence number theirs: 0, by
+/// the specification. Whether there were any.
+fn number_snapshots(metadata: &mut Value) -> bool {
+    if metadata.get("format-version").and_then(Value::as_u64).is_none_or(|version| version < 2) {
+        return false;
+    }
+    let mut any = false;
+    for snapshot in metadata.get_mut("snapshots").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(snapshot) = snapshot.as_object_mut()
+            && !snapshot.contains_key("sequence-number")
+        {
+            snapshot.insert("sequence-number".into(), 0.into());
+            any = true;
+        }
+    }
+    any
 }
 
 fn unpacked<'a>(bytes: &'a [u8], location: &str) -> Result<Cow<'a, [u8]>> {
@@ -115,4 +142,47 @@ fn unreadable(json: &[u8], location: &str, error: serde_json::Error) -> Error {
 #[serde(rename_all = "kebab-case")]
 struct Version {
     format_version: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A table with a snapshot of format 1, raised to `version`.
+    fn raised_to(version: u8) -> Vec<u8> {
+        let snapshot = json!({"snapshot-id": 7, "timestamp-ms": 1000, "manifest-list": "memory://t/l", "summary": {"operation": "append"},
+            "schema-id": 0});
+        let metadata = json!({
+            "format-version": version, "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1", "location": "memory://t",
+            "last-sequence-number": 0, "last-updated-ms": 2000, "last-column-id": 1, "current-schema-id": 0, "next-row-id": 0,
+            "schemas": [{"type": "struct", "schema-id": 0, "fields": [{"id": 1, "name": "a", "required": false, "type": "long"}]}],
+            "default-spec-id": 0, "partition-specs": [{"spec-id": 0, "fields": []}], "last-partition-id": 999,
+            "default-sort-order-id": 0, "sort-orders": [{"order-id": 0, "fields": []}], "properties": {},
+            "current-snapshot-id": 7, "snapshots": [snapshot], "snapshot-log": [], "metadata-log": [],
+            "refs": {"main": {"snapshot-id": 7, "type": "branch"}},
+        });
+        serde_json::to_vec(&metadata).unwrap()
+    }
+
+    #[test]
+    fn snapshots_of_format_1_have_the_sequence_number_0_in_a_table_that_was_raised() {
+        for version in [2, 3] {
+            for decode in [decode, decode_slim] {
+                let metadata = decode(&raised_to(version), "m").unwrap();
+                let head = metadata.current_snapshot().unwrap();
+                assert_eq!((metadata.format_version() as u8, head.snapshot_id(), head.sequence_number()), (version, 7, 0));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_besides_is_told_as_before() {
+        let broken = String::from_utf8(raised_to(3)).unwrap().replace("\"timestamp-ms\"", "\"time\"");
+        match decode(broken.as_bytes(), "m").map(drop) {
+            Err(Error::Refused(refused)) => assert_eq!(refused.refusal, Refusal::FormatVersion),
+            other => panic!("{other:?}"),
+        }
+    }
 }

@@ -60,6 +60,12 @@ pub trait Catalog: Send + Sync {
     /// Loads a table fresh. `None` when no table has the name.
     async fn load(&self, name: &TableName) -> Result<Option<Loaded>>;
 
+    /// Whether [`Catalog::load`] reads the metadata file from its store, as one request:
+    /// a catalog that answers with the metadata does not.
+    fn reads_metadata(&self) -> bool {
+        false
+    }
+
     /// Loads what a look at the table needs, fresh; `None` when no table has the name.
     async fn glance(&self, name: &TableName, reference: &str) -> Result<Option<Glance>> {
         match self.glance_since(name, reference, None).await? {
@@ -75,7 +81,7 @@ pub trait Catalog: Send + Sync {
         Ok(match self.load(name).await? {
             None => Glanced::Gone,
             Some(loaded) if known == Some(&loaded.metadata_location) => Glanced::Same,
-            Some(loaded) => Glanced::At(Glance::of(&loaded, reference)),
+            Some(loaded) => Glanced::At(Glance::of(&loaded, reference).under(self.may_compact())),
         })
     }
 
@@ -99,6 +105,12 @@ pub trait Catalog: Send + Sync {
     /// branches does not.
     fn asserts_pointer(&self) -> bool {
         false
+    }
+
+    /// Why the service behind it may compact its tables by itself, where neither the
+    /// protocol nor their metadata shows whether it does; `None` where none would.
+    fn may_compact(&self) -> Option<&str> {
+        None
     }
 
     /// Shuts out every commit request that asserted this, as [`Control::will_commit`]

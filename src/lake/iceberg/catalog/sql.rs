@@ -124,6 +124,10 @@ impl Catalog for SqlCatalog {
         }
     }
 
+    fn reads_metadata(&self) -> bool {
+        true
+    }
+
     async fn glance_since(&self, name: &TableName, reference: &str, known: Option<&str>) -> Result<Glanced<Glance>> {
         let found = self.database.pointer(&self.name, name).await.map_err(|e| self.failed(&format!("load {name}"), e))?;
         match found {

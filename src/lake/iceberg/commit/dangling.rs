@@ -185,7 +185,7 @@ mod tests {
     }
 
     fn named(paths: &[&str]) -> Targets {
-        Targets::Named(paths.iter().map(|p| Arc::from(*p)).collect())
+        Targets::Named(Arc::new(paths.iter().map(|p| Arc::from(*p)).collect()))
     }
 
     #[test]

@@ -47,9 +47,10 @@ use crate::model::refusal::{Refusal, Refused};
 /// Invariants checked:
 /// * the table is the plan's, by uuid, and the branch is the plan's;
 /// * [`Plan::late`] holds on the base: every input live and unchanged, the deletes
-///   that apply to the inputs exactly those planned, but for position deletes that
-///   came since, which may name the rows of planned ones anew. These become position deletes of the outputs in the same commit,
-///   with its own sequence number: see [`carry::over`] for what is proven of them;
+///   that apply to the inputs exactly those planned, but for position deletes and vectors
+///   that came since, which may name the rows of planned ones anew. These become deletes
+///   of the outputs in the same commit, with its own sequence number: see [`carry::over`]
+///   for what is proven of them;
 /// * the outputs read as the inputs do, under the base's schema and to the
 ///   equality deletes that came since: no column that they lack is in either;
 /// * rows out = rows in − rows deleted; outputs are new files of the plan's
@@ -116,7 +117,7 @@ fn refuse(metadata: &TableMetadata) -> Result<()> {
 struct Added {
     /// Data files.
     outputs: Vec<DataFile>,
-    /// Position deletes of them.
+    /// Position deletes or vectors of them.
     deletes: Vec<DataFile>,
 }
 
@@ -183,7 +184,13 @@ fn check_sequence(plan: &Plan, metadata: &TableMetadata) -> Result<i64> {
 fn change(plan: &Plan, dangling: &[LiveDelete], added: &Added) -> Change {
     let mut change = Change::removing(&plan.inputs, dangling);
     added.outputs.iter().for_each(|f| change.added.add(f.record_count(), f.file_size_in_bytes()));
-    added.deletes.iter().for_each(|f| change.added_deletes.add(f.record_count(), f.file_size_in_bytes()));
+    for delete in &added.deletes {
+        let (side, bytes) = match delete.content_size_in_bytes().and_then(|bytes| u64::try_from(bytes).ok()) {
+            Some(bytes) => (&mut change.added_vectors, bytes),
+            None => (&mut change.added_deletes, delete.file_size_in_bytes()),
+        };
+        side.add(delete.record_count(), bytes);
+    }
     change.partitions = 1;
     change
 }

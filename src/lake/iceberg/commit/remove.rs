@@ -34,7 +34,7 @@ use crate::model::plan::ATTEMPT_KEY;
 /// [`Error::Setup`] naming the path or the snapshot that forbids it; store errors.
 pub async fn remove_outputs(table: &IcebergTable, proof: &NotLanded, paths: &[String]) -> Result<()> {
     let name = &table.loaded.name;
-    let fresh = table.catalog.load(name).await?;
+    let fresh = table.again().await?;
     let Some(fresh) = fresh.filter(|f| f.metadata.uuid() == table.loaded.metadata.uuid()) else {
         return Err(Error::Setup(format!("{name} is another table now, or gone: its files are left")));
     };

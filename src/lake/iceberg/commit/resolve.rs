@@ -118,7 +118,7 @@ pub async fn settle(table: &IcebergTable, snapshot_id: i64, attempt: &AttemptId,
         Answer::Moved => Outcome::Conflict(Conflict::MetadataMoved),
         Answer::Rejected(reason) => Outcome::Rejected { reason },
     };
-    Ok(match table.catalog.load(&table.loaded.name).await {
+    Ok(match table.again().await {
         Err(e) => Outcome::Unknown { reason: format!("refused ({refused:?}), and the table cannot be looked at: {e}") },
         Ok(fresh) => after_refusal(table, fresh.as_ref(), attempt, refused),
     })

@@ -14,6 +14,8 @@ pub struct Change {
     pub added: Tally,
     /// Position deletes of outputs: files, positions, bytes.
     pub added_deletes: Tally,
+    /// Deletion vectors of outputs: vectors, positions, bytes of their blobs.
+    pub added_vectors: Tally,
     /// Inputs: files, rows, bytes.
     pub removed: Tally,
     /// Position deletes that cover nothing any more: files, positions, bytes.
@@ -73,8 +75,10 @@ impl Change {
 /// left out: an absent total is unknown, a wrong one is not.
 pub fn summary(change: &Change, parent: &Summary, manifests: &[ManifestFile], attempt: &str, instance: &str) -> Summary {
     let mut properties = HashMap::from([(ATTEMPT_KEY.to_owned(), attempt.to_owned()), (INSTANCE_KEY.to_owned(), instance.to_owned())]);
-    let Change { added, added_deletes, removed, position_deletes, vectors, equality_deletes, partitions } = change;
-    let added_bytes = added.bytes.saturating_add(added_deletes.bytes);
+    let Change { added, added_deletes, added_vectors, removed, position_deletes, vectors, equality_deletes, partitions } = change;
+    let added_bytes = added.bytes.saturating_add(added_deletes.bytes).saturating_add(added_vectors.bytes);
+    let added_files = added_deletes.files.saturating_add(added_vectors.files);
+    let added_positions = added_deletes.records.saturating_add(added_vectors.records);
     let delete_files = position_deletes.files.saturating_add(vectors.files).saturating_add(equality_deletes.files);
     let deletes_bytes = position_deletes.bytes.saturating_add(vectors.bytes).saturating_add(equality_deletes.bytes);
     let removed_bytes = removed.bytes.saturating_add(deletes_bytes);
@@ -84,9 +88,10 @@ pub fn summary(change: &Change, parent: &Summary, manifests: &[ManifestFile], at
         ("deleted-data-files", removed.files),
         ("added-records", added.records),
         ("deleted-records", removed.records),
-        ("added-delete-files", added_deletes.files),
+        ("added-delete-files", added_files),
         ("added-position-delete-files", added_deletes.files),
-        ("added-position-deletes", added_deletes.records),
+        ("added-dvs", added_vectors.files),
+        ("added-position-deletes", added_positions),
         ("added-files-size", added_bytes),
         ("removed-files-size", removed_bytes),
         ("removed-delete-files", delete_files),
@@ -105,9 +110,9 @@ pub fn summary(change: &Change, parent: &Summary, manifests: &[ManifestFile], at
     for (name, plus, minus, counted) in [
         ("total-data-files", added.files, removed.files, counted.data_files),
         ("total-records", added.records, removed.records, counted.records),
-        ("total-delete-files", added_deletes.files, delete_files, counted.delete_files),
+        ("total-delete-files", added_files, delete_files, counted.delete_files),
         ("total-files-size", added_bytes, removed_bytes, None),
-        ("total-position-deletes", added_deletes.records, positions, None),
+        ("total-position-deletes", added_positions, positions, None),
         ("total-equality-deletes", 0, equality_deletes.records, None),
     ] {
         let before = parent.additional_properties.get(name).and_then(|v| v.parse::<u64>().ok());
@@ -155,6 +160,7 @@ mod tests {
         Change {
             added: t(1, 200, 900),
             added_deletes: t(1, 3, 20),
+            added_vectors: t(0, 0, 0),
             removed: t(4, 201, 1000),
             position_deletes: t(1, 1, 30),
             vectors: t(0, 0, 0),
@@ -201,6 +207,14 @@ mod tests {
             [of("total-position-deletes"), of("total-files-size"), of("removed-files-size")],
             [Some("0"), Some("4720"), Some("1180")]
         );
+        let added_vectors = Tally { files: 1, records: 4, bytes: 50 };
+        let made = summary(&Change { vectors, added_vectors, added_deletes: Tally::default(), ..change() }, &parent, &[], "a", "i");
+        let of = |k: &str| made.additional_properties.get(k).map(String::as_str);
+        assert_eq!(
+            [of("added-dvs"), of("added-delete-files"), of("added-position-delete-files"), of("added-position-deletes")],
+            [Some("1"), Some("1"), None, Some("4")]
+        );
+        assert_eq!([of("total-position-deletes"), of("total-files-size")], [Some("4"), Some("4770")]);
     }
 
     #[test]

@@ -63,7 +63,7 @@ async fn settle(table: &IcebergTable, parent: i64, answer: Answer) -> Result<Out
         Answer::Moved => Outcome::Conflict(Conflict::MetadataMoved),
         Answer::Rejected(reason) => Outcome::Rejected { reason },
     };
-    let fresh = match table.catalog.load(&table.loaded.name).await {
+    let fresh = match table.again().await {
         Ok(Some(fresh)) if fresh.metadata.uuid() == table.loaded.metadata.uuid() => fresh,
         Ok(_) => return Ok(Outcome::Conflict(Conflict::TableGone)),
         Err(e) => return Ok(Outcome::Unknown { reason: format!("refused ({refused:?}), and the table cannot be looked at: {e}") }),

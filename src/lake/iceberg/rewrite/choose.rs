@@ -6,7 +6,8 @@ use parquet::basic::{ColumnOrder, Compression, Encoding};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::schema::types::SchemaDescriptor;
 
-use super::{repack, schema};
+use super::repack::{self, HEALTHY_BYTES, HEALTHY_ROWS};
+use super::schema;
 use crate::lake::iceberg::lineage;
 use crate::lake::iceberg::properties::WriteProperties;
 use crate::model::plan::{Path, Plan};
@@ -35,27 +36,13 @@ impl Choice {
     }
 }
 
-/// Row groups of at least this many rows scan as fast as larger ones.
-const HEALTHY_ROWS: u64 = 120_000;
-/// Row groups of at least this many compressed bytes count as healthy with
-/// fewer rows.
-const HEALTHY_BYTES: u64 = 64 << 20;
-
 /// Bytes that the row ids of a row take in memory, and their pages.
 const LINEAGE_BYTES: u64 = 24;
-/// The share of a plan's memory that odd files may take as they are encoded by
-/// themselves: they are held until they are joined.
+/// The share of a plan's memory that odd files may take which are held, encoded by
+/// themselves, until they are joined; others are put aside on the store.
 pub const ODD_SHARE: u64 = 8;
 /// The share that bloom filters of joined row groups may take.
 const BLOOM_SHARE: u64 = 16;
-
-/// What the plan alone decides: `Err` with the reason to encode anew.
-pub fn by_plan(sorted: bool) -> Result<(), String> {
-    if sorted {
-        return Err("the table has a sort order".into());
-    }
-    Ok(())
-}
 
 /// What a table asks of its files that copies of pages may not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -203,7 +190,7 @@ impl Total {
             total.groups += 1;
             total.rows = total.rows.saturating_add(rows);
             total.bytes = total.bytes.saturating_add(bytes);
-            total.small += u64::from(rows < HEALTHY_ROWS && bytes < HEALTHY_BYTES);
+            total.small += u64::from(!repack::Size { rows, bytes, stays: true }.is_healthy());
         }
         total
     }
@@ -287,7 +274,9 @@ fn joined(
         return Ok((odd, anew));
     }
     let bytes = odd.0.keys().filter_map(|number| plan.inputs.get(*number)).map(|file| file.bytes).fold(0, u64::saturating_add);
-    if odd.0.len() == inputs.len() || odd.costs_lineage(asked) || bytes > plan.bound.memory / ODD_SHARE || !same_levels(table, model) {
+    // what is put aside is written and read twice
+    let pays = bytes <= plan.bound.memory / ODD_SHARE || bytes <= plan.input_bytes() / 2;
+    if odd.0.len() == inputs.len() || odd.costs_lineage(asked) || !pays || !same_levels(table, model) {
         return Err(odd.first());
     }
     Ok((odd, anew))
@@ -304,8 +293,10 @@ fn same_levels(table: &SchemaDescriptor, model: &SchemaDescriptor) -> bool {
 
 /// Whether the first so many columns of a file's row groups can be joined page by page.
 fn joins(plan: &Plan, (asked, columns): (&Asked, usize), (path, footer): (&str, &ParquetMetaData), cut: bool) -> Result<(), String> {
+    let stays = !cut && as_asked(asked, std::iter::once((path, footer))).is_ok();
     for group in footer.row_groups().iter().filter(|group| group.num_rows() > 0) {
-        held(group, plan.bound.memory).map_err(|bytes| format!("{path}: {bytes} bytes of a row group would have to be held in memory"))?;
+        let held = held(group, plan.bound.memory, stays);
+        held.map_err(|bytes| format!("{path}: {bytes} bytes of a row group would have to be held in memory"))?;
         unasked(asked, group).map_err(|why| format!("{path}: {why}"))?;
         for chunk in group.columns().iter().take(columns) {
             joinable(chunk, cut).map_err(|why| format!("{path}: column {}: {why}", chunk.column_path()))?;
@@ -314,13 +305,19 @@ fn joins(plan: &Plan, (asked, columns): (&Asked, usize), (path, footer): (&str, 
     Ok(())
 }
 
-/// Whether a row group fits into memory, or each of its columns does. Errs with
-/// the bytes that do not.
-fn held(group: &RowGroupMetaData, memory: u64) -> Result<(), u64> {
-    let size = |chunk: &ColumnChunkMetaData| u64::try_from(chunk.uncompressed_size().max(chunk.compressed_size())).unwrap_or(u64::MAX);
+/// Whether a row group fits into memory, or each of its columns does. `stays`: whether
+/// it is copied whole where it is healthy. Errs with the bytes that do not fit.
+fn held(group: &RowGroupMetaData, memory: u64, stays: bool) -> Result<(), u64> {
+    let bytes = |size: i64| u64::try_from(size).unwrap_or(u64::MAX);
+    let size = |chunk: &ColumnChunkMetaData| bytes(chunk.uncompressed_size().max(chunk.compressed_size()));
     let whole = group.columns().iter().map(size).fold(0, u64::saturating_add);
     let widest = group.columns().iter().map(size).max().unwrap_or(0);
-    match whole <= repack::group_bytes(memory) || widest <= repack::column_bytes(memory) {
+    let copied = stays && repack::Size { rows: bytes(group.num_rows()), bytes: bytes(group.compressed_size()), stays }.is_healthy();
+    let compressed = group.columns().iter().map(|chunk| bytes(chunk.compressed_size())).max().unwrap_or(0);
+    match whole <= repack::group_bytes(memory)
+        || widest <= repack::column_bytes(memory)
+        || (copied && compressed <= repack::copied_column_bytes(memory))
+    {
         true => Ok(()),
         false => Err(whole),
     }
@@ -364,7 +361,7 @@ fn unasked(asked: &Asked, group: &RowGroupMetaData) -> Result<(), String> {
 /// Whether row groups can stay as they are: they have the codec and the bloom
 /// filters that the table asks for and nothing that it does not want, and their
 /// statistics mean what the output would say of them.
-fn as_asked<'a>(asked: &Asked, inputs: impl Iterator<Item = (&'a str, &'a ParquetMetaData)>) -> Result<(), String> {
+pub fn as_asked<'a>(asked: &Asked, inputs: impl Iterator<Item = (&'a str, &'a ParquetMetaData)>) -> Result<(), String> {
     for (path, footer) in inputs {
         if !orders_defined(footer) {
             return Err(format!("{path}: it does not define the order of its columns"));

@@ -15,11 +15,12 @@ use parquet::schema::types::SchemaDescriptor;
 use self::file::{Cause, Encoded, Encoder, Flushed, Limits};
 use super::cut::Cutter;
 use super::job::{Job, Made};
+use super::repack;
 use super::sink::Sink;
-use crate::lake::iceberg::properties::Bounds;
+use crate::lake::iceberg::properties::{Bounds, WriteProperties};
 use crate::lake::iceberg::read::{ReadSummary, RowSource};
 use crate::lake::iceberg::spread::aside;
-use crate::lake::{Error, Result};
+use crate::lake::{Error, Output, Result};
 use crate::model::file::Content;
 use crate::model::refusal::{Refusal, Refused};
 use crate::parquet::tap::{SMALL_PIECE, Tap};
@@ -52,11 +53,15 @@ pub async fn write(job: &Job<'_>, mut source: Box<dyn RowSource + '_>) -> Result
 
 /// As the table asks for it, for files of a schema; without one that is the table's.
 pub fn properties(job: &Job<'_>, schema: Option<&SchemaDescriptor>) -> WriterProperties {
+    properties_as(job, &job.properties, schema.unwrap_or(&job.written))
+}
+
+fn properties_as(job: &Job<'_>, asked: &WriteProperties, schema: &SchemaDescriptor) -> WriterProperties {
     let bounds = Bounds {
         row_bytes: job.plan.input_bytes() / job.plan.input_records().max(1),
         dictionaries: usize::try_from(group_memory(job) / 2 / DICTIONARY_BYTES).unwrap_or(usize::MAX),
     };
-    job.properties.writer(schema.unwrap_or(&job.written), &job.modes, bounds, &job.schema_text)
+    asked.writer(schema, &job.modes, bounds, &job.schema_text)
 }
 
 /// Encodes the rows of a source as a file of a schema that nests as the table's,
@@ -70,12 +75,8 @@ pub async fn hold(
     source: &mut (dyn RowSource + '_),
     most: u64,
 ) -> Result<Option<(Bytes, HashMap<i32, u64>)>> {
-    admit(job, &source.schema())?;
-    same_levels(&source.schema(), schema)?;
-    let limits = Limits { memory: group_memory(job), row_group: job.properties.row_group_bytes };
     let (tap, place) = (Tap::with_pieces(SMALL_PIECE), "a file in memory");
-    let mut encoder = Encoder::new(tap.clone(), source.schema(), schema, properties(job, Some(schema)), limits, Flushed::default())
-        .map_err(|e| broken(place, e))?;
+    let mut encoder = alone(job, schema, source, (tap.clone(), place))?;
     let mut bytes = Vec::new();
     while let Some(batch) = source.next().await? {
         job.control.check()?;
@@ -93,6 +94,40 @@ pub async fn hold(
     }
     bytes.extend_from_slice(&tap.rest());
     Ok((bytes.len() as u64 <= most).then(|| (bytes.into(), nans)))
+}
+
+/// The same into a file of its own, named as an output that is given up at once: its
+/// path is free to be used by nobody else, and whoever called for the rewrite removes it.
+///
+/// Memory held: as by [`write()`].
+pub async fn put_aside(job: &Job<'_>, schema: &SchemaDescriptor, source: &mut (dyn RowSource + '_)) -> Result<(Output, HashMap<i32, u64>)> {
+    let mut sink = job.begin(0).await?;
+    job.give_up(1);
+    let path = sink.path().to_owned();
+    let mut encoder = alone(job, schema, source, (sink.tap(), &path))?;
+    while let Some(batch) = source.next().await? {
+        job.control.check()?;
+        encoder = blocking(&path, move || encoder.push(batch)).await?;
+        sink.drain().await?;
+    }
+    let (footer, nans) = blocking(&path, move || encoder.end()).await?;
+    let records = u64::try_from(footer.file_metadata().num_rows()).unwrap_or(0);
+    let bytes = sink.close().await?;
+    Ok((Output { path, bytes, records }, nans))
+}
+
+/// The encoder of a file whose pages are joined with others': its row groups and pages
+/// are no larger than what is joined at one time.
+fn alone(job: &Job<'_>, schema: &SchemaDescriptor, source: &(dyn RowSource + '_), (tap, place): (Tap, &str)) -> Result<Encoder> {
+    admit(job, &source.schema())?;
+    same_levels(&source.schema(), schema)?;
+    let row_group = job.properties.row_group_bytes.min(repack::group_bytes(job.plan.bound.memory));
+    let limits = Limits { memory: group_memory(job), row_group };
+    let page = repack::page_bytes(job.plan.bound.memory) / 2;
+    let (page_bytes, dict_bytes) = (job.properties.page_bytes.min(page), job.properties.dict_bytes.min(page));
+    let asked = WriteProperties { page_bytes, dict_bytes, ..job.properties.clone() };
+    let encoder = Encoder::new(tap, source.schema(), schema, properties_as(job, &asked, schema), limits, Flushed::default());
+    encoder.map_err(|e| broken(place, e))
 }
 
 /// Memory for the row group in progress.

@@ -74,7 +74,8 @@ impl Input {
         Ok(Some(opened))
     }
 
-    async fn open(io: &FileIO, file: &LiveFile) -> Result<Self> {
+    /// Opens one.
+    pub async fn open(io: &FileIO, file: &LiveFile) -> Result<Self> {
         let failed = |e| Error::unreachable(format!("opening {}", file.path), e);
         let reader = io.new_input(&*file.path).map_err(failed)?.reader().await.map_err(failed)?;
         let footer = match parser().load_and_finish(Fetch(reader.as_ref()), file.bytes).await {
@@ -98,6 +99,11 @@ impl Input {
     pub fn held(path: &str, bytes: Bytes) -> Result<Self> {
         let footer = parser().parse_and_finish(&bytes).map_err(|e| Error::damaged(path, e))?;
         Ok(Self { path: path.to_owned(), footer, size: bytes.len() as u64, reader: Box::new(Held(bytes)) })
+    }
+
+    /// The same file, spoken of by another path.
+    pub fn named(self, path: &str) -> Self {
+        Self { path: path.to_owned(), ..self }
     }
 
     /// The file's bytes in a range, all of them.

@@ -43,8 +43,6 @@ pub struct Job<'a> {
     pub lineage: bool,
     /// Its current schema as text, for the footer.
     pub schema_text: String,
-    /// Whether it has a sort order.
-    pub sorted: bool,
     places: Places,
     partition: Struct,
     /// Outputs given up before: their names are not used again.
@@ -81,7 +79,6 @@ impl<'a> Job<'a> {
             columns,
             lineage,
             schema_text: serde_json::to_string(current.as_ref()).map_err(|e| Error::Setup(format!("the schema as text: {e}")))?,
-            sorted: !order.is_empty(),
             places: Places::new(metadata, spec, &plan.scope.tuple, attempt)?,
             partition: plan.scope.tuple.iter().map(|value| value.as_ref().map(literal)).collect(),
             leaves,

@@ -66,7 +66,8 @@ pub struct Detail {
 ///   others can still be joined, by column or by file.
 ///
 /// A crash or an error leaves files that `control` was told of and nothing
-/// else: inputs and metadata are never touched.
+/// else: inputs and metadata are never touched. So do files that were put aside and
+/// are none of the outputs: the caller removes them.
 pub async fn run(table: &IcebergTable, plan: &Plan, attempt: &AttemptId, control: &dyn Control) -> Result<Written> {
     let job = Job::new(&table.loaded.io, &table.loaded.metadata, plan, attempt, control)?;
     space::check(&job.place(), room(plan))?;
@@ -90,7 +91,7 @@ struct Done {
 
 /// Copies row groups or pages, where that is the choice. Without outputs the
 /// rows are to be encoded anew, by the choice that is handed back.
-async fn moved(table: &IcebergTable, job: &Job<'_>, choice: Choice, mut inputs: Vec<Input>) -> Result<(Choice, Option<Done>)> {
+async fn moved(table: &IcebergTable, job: &Job<'_>, mut choice: Choice, mut inputs: Vec<Input>) -> Result<(Choice, Option<Done>)> {
     if choice.path == Path::ReEncode {
         return Ok((choice, None));
     }
@@ -101,12 +102,15 @@ async fn moved(table: &IcebergTable, job: &Job<'_>, choice: Choice, mut inputs: 
         return Ok((choice, Some(Done { made, read: None, rows_deleted: 0, bytes_read, deleted: Some(Vec::new()) })));
     }
     let Some(replaced) = replaced(table, job, &choice, &mut inputs, &mut nans).await? else {
-        return Ok((given_up(choice, "the files to be decoded first take too much memory"), None));
+        return Ok((given_up(choice, "the files to be decoded first take too much room"), None));
     };
     let deleted = deleted_rows(table, job, &choice.odd).await?;
     match repack::write(job, &inputs, &nans, &deleted.rows, &choice.anew).await? {
-        (Packed::Made(made), bytes) => {
-            let bytes_read = replaced.bytes_read.saturating_add(bytes).saturating_add(deleted.bytes_read);
+        (Packed::Made(made), spent) => {
+            let bytes_read = replaced.bytes_read.saturating_add(spent.bytes_read).saturating_add(deleted.bytes_read);
+            if spent.copied > 0 {
+                choice.reason.push_str(&format!("; {} healthy row groups are copied whole", spent.copied));
+            }
             let rows_deleted = replaced.rows_deleted.saturating_add(deleted.count());
             let deleted = left_out(replaced.deleted, deleted.rows).and_then(|rows| carry::kept(rows, job.plan));
             Ok((choice, Some(Done { made, read: None, rows_deleted, bytes_read, deleted })))
@@ -138,7 +142,7 @@ async fn deleted_rows(table: &IcebergTable, job: &Job<'_>, odd: &[usize]) -> Res
 }
 
 /// Puts odd inputs, encoded as the others are, in their places; what was read of
-/// them, or `None` when they do not fit.
+/// them, or `None` when there is no room for them.
 async fn replaced(
     table: &IcebergTable,
     job: &Job<'_>,
@@ -195,9 +199,6 @@ async fn encoded(table: &IcebergTable, job: &Job<'_>) -> Result<Done> {
 const FOOTERS_SHARE: u64 = 8;
 
 async fn choose(job: &Job<'_>) -> Result<(Choice, Vec<Input>)> {
-    if let Err(reason) = choose::by_plan(job.sorted) {
-        return Ok((Choice::whole(Path::ReEncode, reason), Vec::new()));
-    }
     let most = usize::try_from(job.plan.bound.memory / FOOTERS_SHARE).unwrap_or(usize::MAX);
     let Some(inputs) = Input::open_within(job.io, job.plan, job.control, most).await? else {
         let reason = format!("the footers of {} files take more than {most} bytes of memory", job.plan.inputs.len());

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use parquet::basic::{Compression, ZstdLevel};
+use parquet::bloom_filter::Sbbf;
 use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::ParquetError;
 use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
@@ -23,6 +24,7 @@ use super::job::{Job, Made};
 use super::lineage;
 use super::parts::{Group, nans_of, span};
 use super::sink::Sink;
+use super::splice::bloom_filter;
 use crate::lake::iceberg::properties::{CREATED_BY, schema_note};
 use crate::lake::iceberg::spread::{aside, core, cores};
 use crate::lake::iceberg::store::local;
@@ -34,11 +36,14 @@ use crate::parquet::fault::{Failure, Fault};
 use crate::parquet::repack::{Joined, Wish, join_looking};
 use crate::parquet::statistics;
 use crate::parquet::tap::Tap;
+use crate::parquet::whole;
 
+mod joints;
 mod steps;
 
+pub use joints::{HEALTHY_BYTES, HEALTHY_ROWS, Size};
 use steps::{Step, steps};
-pub use steps::{column_bytes, group_bytes};
+pub use steps::{column_bytes, copied_column_bytes, group_bytes};
 
 /// Pages of fewer rows are put together.
 const SMALL_ROWS: u64 = 4000;
@@ -60,10 +65,19 @@ pub enum Packed {
     Unfit(String),
 }
 
+/// What it took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spent {
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Row groups that were copied whole.
+    pub copied: usize,
+}
+
 /// Writes the inputs' row groups, in order, joined into ones of about
-/// half a million rows or the table's size, into files of about equal bytes.
-/// `nans` are the inputs' NaN counts by path, `deleted` the deleted rows of each
-/// input. Also the bytes read.
+/// half a million rows or the table's size, into files of about equal bytes. Healthy
+/// ones that lose no row are copied whole between them. `nans` are the inputs' NaN
+/// counts by path, `deleted` the deleted rows of each input.
 ///
 /// A column whose pages cannot be joined, not even those of one row group, is decoded
 /// and encoded anew there, and so are the columns `anew` everywhere.
@@ -84,11 +98,12 @@ pub async fn write(
     nans: &HashMap<String, HashMap<i32, u64>>,
     deleted: &[RoaringTreemap],
     anew: &[usize],
-) -> Result<(Packed, u64)> {
+) -> Result<(Packed, Spent)> {
     let groups = Group::with_rows(inputs, deleted);
     let steps = steps(job, &groups);
     let properties = Arc::new(encode::properties(job, inputs.first().map(|input| input.footer.file_metadata().schema_descr())));
     let packing = Packing { job, wish: wish(job), deleted, anew, properties, read: AtomicU64::new(0) };
+    let copied = steps.iter().filter(|step| step.whole).count();
     let mut files = Files { job, nans, deleted, made: Vec::new(), open: None, held: None };
     let mut ahead = None;
     let far = inputs.iter().any(|input| local::path(&input.path).is_none());
@@ -104,12 +119,13 @@ pub async fn write(
                     None => packing.read(own).await?,
                 };
                 let packed = if far {
-                    let (packed, read, written) = futures::join!(packing.pack(own, &chunks), packing.read_ahead(next), files.write());
+                    let (packed, read, written) =
+                        futures::join!(packing.pack(own, &chunks, step.whole), packing.read_ahead(next), files.write());
                     written?;
                     ahead = read?;
                     packed?
                 } else {
-                    packing.pack(own, &chunks).await?
+                    packing.pack(own, &chunks, step.whole).await?
                 };
                 match packed {
                     Ok(columns) => {
@@ -123,7 +139,7 @@ pub async fn write(
         };
         if let Some(why) = unfit {
             job.give_up(files.begun());
-            return Ok((Packed::Unfit(why), packing.read.into_inner()));
+            return Ok((Packed::Unfit(why), Spent { bytes_read: packing.read.into_inner(), copied: 0 }));
         }
         if !far {
             let (read, written) = futures::join!(packing.read_ahead(next), files.write());
@@ -132,14 +148,19 @@ pub async fn write(
         }
     }
     files.write().await?;
-    Ok((Packed::Made(files.end().await?), packing.read.into_inner()))
+    Ok((Packed::Made(files.end().await?), Spent { bytes_read: packing.read.into_inner(), copied }))
 }
 
 fn wish(job: &Job<'_>) -> Wish {
     let memory = usize::try_from(job.plan.bound.memory).unwrap_or(usize::MAX);
-    // a page is held compressed and not, as it was and as it becomes
-    let page = memory / (12 * at_once().max(2));
+    let page = page_bytes(job.plan.bound.memory);
     Wish { codec: codec(job.properties.compression), page, chunk: memory / 5, small_rows: SMALL_ROWS }
+}
+
+/// Most bytes of a page that is joined with others: it is held compressed and not, as
+/// it was and as it becomes.
+pub fn page_bytes(memory: u64) -> usize {
+    usize::try_from(memory).unwrap_or(usize::MAX) / (12 * at_once().max(2))
 }
 
 /// Columns joined at one time.
@@ -209,7 +230,9 @@ impl Packing<'_> {
                 let read: Vec<_> = groups.iter().map(|group| self.counted(chunk(*group, column))).collect();
                 let chunks: Vec<Vec<Bytes>> = stream::iter(read).buffered(READS_AT_ONCE).try_collect().await?;
                 let parts = parts(groups, chunks.into_iter().map(|mut chunk| chunk.pop()), dead, column)?;
-                let (column, result) = joined(column, parts, self.means(groups, column, true)).await?;
+                let whole = self.whole(groups, column, step.whole).await?;
+                let means = Means { whole, ..self.means(groups, column, true) };
+                let (column, result) = joined(column, parts, means).await?;
                 settled(groups, column, result)
             });
         }
@@ -231,7 +254,20 @@ impl Packing<'_> {
     fn means(&self, groups: &[Group<'_>], column: usize, last: bool) -> Means {
         let anew = self.anew.contains(&column);
         let properties = (anew || last).then(|| Arc::clone(&self.properties));
-        Means { wish: self.wish, look: self.looks(groups, column), anew, properties }
+        Means { wish: self.wish, look: self.looks(groups, column), anew, properties, whole: None }
+    }
+
+    /// What goes with a chunk that is copied whole, where `whole` says so: a bloom
+    /// filter where the table wants one. `None` where the chunk is not to be copied.
+    async fn whole(&self, groups: &[Group<'_>], column: usize, whole: bool) -> Result<Option<Copied>> {
+        let chunk = groups.first().filter(|_| whole).and_then(|group| Some((group.input, group.meta.columns().get(column)?)));
+        let Some((input, meta)) = chunk else { return Ok(None) };
+        if !self.anew.contains(&column) {
+            return Ok(Some(Copied { bloom_filter: None }));
+        }
+        let (bloom_filter, bytes) = bloom_filter(input, meta).await?;
+        self.read.fetch_add(bytes, Ordering::Relaxed);
+        Ok(bloom_filter.map(|filter| Copied { bloom_filter: Some(filter) }))
     }
 
     fn dead(&self, groups: &[Group<'_>]) -> Vec<Arc<[u32]>> {
@@ -251,7 +287,7 @@ impl Packing<'_> {
         while let Some((groups, chunks)) = left.pop() {
             self.job.control.check()?;
             files.write().await?;
-            match self.pack(groups, chunks).await? {
+            match self.pack(groups, chunks, false).await? {
                 Ok(columns) => files.hold(step, groups, columns),
                 Err(_) if groups.len() > 1 => left.extend(halved(groups, chunks)),
                 Err(why) => return Ok(Some(why)),
@@ -260,14 +296,16 @@ impl Packing<'_> {
         Ok(None)
     }
 
-    async fn pack(&self, groups: &[Group<'_>], chunks: &[Vec<Bytes>]) -> Result<Columns> {
+    async fn pack(&self, groups: &[Group<'_>], chunks: &[Vec<Bytes>], whole: bool) -> Result<Columns> {
         let columns = self.job.columns.num_columns();
         let dead = self.dead(groups);
         let mut joining = Vec::with_capacity(columns);
         for column in 0..columns {
             let parts = parts(groups, chunks.iter().map(|chunks| chunks.get(column).cloned()), &dead, column)?;
             let bytes: usize = parts.iter().map(|part| part.bytes.len()).sum();
-            joining.push((std::cmp::Reverse(bytes), joined(column, parts, self.means(groups, column, groups.len() == 1))));
+            let whole = self.whole(groups, column, whole).await?;
+            let means = Means { whole, ..self.means(groups, column, groups.len() == 1) };
+            joining.push((std::cmp::Reverse(bytes), joined(column, parts, means)));
         }
         // The largest first, so that no core waits for one at the end.
         joining.sort_by_key(|(bytes, _)| *bytes);
@@ -368,10 +406,22 @@ struct Means {
     anew: bool,
     /// How they are encoded then, and where the pages cannot be joined.
     properties: Option<WriterPropertiesPtr>,
+    /// Whether it is one chunk that is copied as it is, where it can be.
+    whole: Option<Copied>,
+}
+
+/// What goes with a chunk that is copied.
+struct Copied {
+    bloom_filter: Option<Sbbf>,
 }
 
 impl Means {
     fn apply(&self, parts: &[Part]) -> std::result::Result<Joined, Failure> {
+        if let (Some(copied), [part]) = (&self.whole, parts)
+            && let Ok(joined) = whole::copy(part, self.wish.page, copied.bloom_filter.clone())
+        {
+            return Ok(joined);
+        }
         let joined = match self.anew {
             true => Err(Fault::unfit("its values are to be encoded anew").into()),
             false => join_looking(parts, &self.wish, self.look),

@@ -183,7 +183,7 @@ async fn window(input: &Input, range: Range<u64>) -> Result<Window> {
 
 /// The chunk's bloom filter, and the bytes read for it; dropped where the footer does
 /// not tell its length and it is not found whole in the usual one.
-async fn bloom_filter(input: &Input, chunk: &ColumnChunkMetaData) -> Result<(Option<Sbbf>, u64)> {
+pub async fn bloom_filter(input: &Input, chunk: &ColumnChunkMetaData) -> Result<(Option<Sbbf>, u64)> {
     let Some(start) = chunk.bloom_filter_offset().and_then(|offset| u64::try_from(offset).ok()) else { return Ok((None, 0)) };
     let told = chunk.bloom_filter_length().and_then(|length| u64::try_from(length).ok());
     let end = match told {

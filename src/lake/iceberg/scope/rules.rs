@@ -1,8 +1,8 @@
 //! Which deletes apply to which data files: the format's scope rules, pure.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::collections::HashMap;
 
+use super::named::Named;
 use crate::model::file::{Content, FileKey};
 use crate::model::plan::{LiveDelete, LiveFile};
 
@@ -13,7 +13,7 @@ pub enum Targets {
     Older,
     /// The data files it names, as it spells them, of an equal or lower sequence
     /// number.
-    Named(BTreeSet<Arc<str>>),
+    Named(Named),
     /// The data files it names, which only its rows tell.
     Unread,
 }
@@ -90,6 +90,8 @@ pub fn single_target<'a>(referenced: Option<&'a str>, lower: Option<&'a str>, up
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn file(path: &str, data_sequence: i64) -> LiveFile {
@@ -103,7 +105,7 @@ mod tests {
     }
 
     fn named(paths: &[&str]) -> Targets {
-        Targets::Named(paths.iter().map(|p| Arc::from(*p)).collect())
+        Targets::Named(Arc::new(paths.iter().map(|p| Arc::from(*p)).collect()))
     }
 
     fn applied(files: &mut [LiveFile], reaching: &[Reaching]) -> Vec<Vec<String>> {

@@ -12,16 +12,22 @@
 //!
 //! A rewrite would take one side for good, so the partition is refused instead. What a
 //! delete's metadata leaves open is read from its rows.
+//!
+//! A delete that cannot be read hinders its own partition, and the files of other specs
+//! that it may name. It does not hinder another tuple of its spec: there the specification
+//! does not apply it, no engine is known to write such a stray, one that joins by path
+//! alone cannot read the table with it, and it stays in the table as it is.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 
+use super::entry::readable;
+use super::named::{Named, Names};
 use super::rules::{self, Reaching, Targets};
-use super::{PARALLEL_READS, State, readable, targets};
+use super::{PARALLEL_READS, State};
 use crate::lake::iceberg::manifest::ScanEntry;
-use crate::lake::iceberg::store::Store;
 use crate::lake::{Error, Result};
 use crate::model::location::Location;
 use crate::model::partition::PartitionKey;
@@ -80,11 +86,12 @@ impl Strays {
     /// The same for several partitions, as far as only the rows of a delete tell.
     ///
     /// Costs one read of each delete whose metadata lets it name a file of another of the
-    /// partitions than its own.
+    /// partitions than its own, where it was not read before.
     ///
     /// # Errors
-    /// As [`Strays::refuse`]; with the refusal of a delete that cannot be read; store errors.
-    pub async fn refuse_unread(&self, states: &[State], store: &Store) -> Result<()> {
+    /// As [`Strays::refuse`]; with the refusal of a delete that cannot be read, and may
+    /// name a file of another spec; store errors.
+    pub async fn refuse_unread(&self, states: &[State], names: &Names<'_>) -> Result<()> {
         if self.unread.is_empty() {
             return Ok(());
         }
@@ -96,19 +103,40 @@ impl Strays {
                 state.scope != delete.entry.partition && state.files.iter().zip(*roots).any(|(file, root)| may_name(delete, file, *root))
             };
             let reached: Vec<&State> = states.iter().zip(&roots).filter(may_reach).map(|(state, _)| state).collect();
-            if reached.is_empty() {
-                continue;
+            if !reached.is_empty() {
+                reads.push(async move { (delete, reached, look_up(delete, names).await) });
             }
-            reads.push(async move {
-                readable(delete)?;
-                Ok::<_, Error>((delete, reached, targets::read(store, &delete.entry.key.path).await?))
-            });
         }
         let mut reads = stream::iter(reads).buffered(PARALLEL_READS);
-        while let Some((delete, reached, named)) = reads.try_next().await? {
-            reached.into_iter().try_for_each(|state| refuse_named(state, delete, &named))?;
+        while let Some((delete, reached, named)) = reads.next().await {
+            match named {
+                Ok(named) => reached.into_iter().try_for_each(|state| refuse_named(state, delete, &named))?,
+                Err(error) => unreadable(delete, &reached, error)?,
+            }
         }
         Ok(())
+    }
+}
+
+async fn look_up(delete: &ScanEntry, names: &Names<'_>) -> Result<Named> {
+    readable(delete)?;
+    names.look_up(&delete.entry.key.path).await
+}
+
+/// What a delete that cannot be read means for the partitions of which it may name a file.
+fn unreadable(delete: &ScanEntry, reached: &[&State], error: Error) -> Result<()> {
+    let own = &delete.entry.partition;
+    let refused = match error {
+        Error::Refused(refused) => refused,
+        Error::NotFound { path } => Refused::new(Refusal::Damaged, format!("{path}: there is no such file")),
+        other => return Err(other),
+    };
+    match reached.iter().find(|state| state.scope.spec_id != own.spec_id) {
+        Some(state) => {
+            let why = format!("{}; it is a delete of {own}, and may name files of {}", refused.detail, state.scope);
+            Err(Refused::new(refused.refusal, why).into())
+        }
+        None => Ok(()),
     }
 }
 
@@ -153,7 +181,7 @@ fn refuse(scope: &PartitionKey, files: &[LiveFile], reaching: &[Reaching], aimed
     let by_location: HashMap<Location, &LiveFile> = files.iter().map(|f| (Location::parse(&f.path), f)).collect();
     for delete in reaching {
         let Targets::Named(paths) = &delete.targets else { continue };
-        for text in paths {
+        for text in paths.iter() {
             let Some(file) = by_location.get(&Location::parse(text)) else { continue };
             if file.path != *text && delete.delete.data_sequence >= file.data_sequence {
                 return stray(&delete.delete.key.path, format!("names {text}, which the table spells {}", file.path));
@@ -192,7 +220,7 @@ mod tests {
     fn named(text: &str) -> Reaching {
         let key = FileKey { path: "d".into(), offset: None };
         let delete = LiveDelete { key, content: Content::PositionDeletes, bytes: 1, records: 1, data_sequence: 2 };
-        Reaching { delete, global: false, targets: Targets::Named([text.into()].into()) }
+        Reaching { delete, global: false, targets: Targets::Named(Arc::new([text.into()].into())) }
     }
 
     fn of(spec_id: i32, data_sequence: i64) -> ByTarget {

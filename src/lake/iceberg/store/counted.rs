@@ -28,6 +28,11 @@ pub struct Meter {
 }
 
 impl Meter {
+    /// Counts one read of a whole file that went another way.
+    pub fn was_read(&self, path: &str) {
+        add(self, path, 1, |meter| &meter.get);
+    }
+
     /// Those so far.
     pub fn requests(&self) -> Requests {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

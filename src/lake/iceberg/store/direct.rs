@@ -1,6 +1,8 @@
 //! Local files without a detour: the store client reads and writes them through
-//! buffers of its own, twice over. All else goes through the client.
+//! buffers of its own, twice over. All else goes through the client, but for writes to
+//! Google Cloud Storage ([`gcs`]).
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::Range;
@@ -15,7 +17,7 @@ use iceberg::{Error, ErrorKind, Result};
 use iceberg_storage_opendal::OpenDalResolvingStorageFactory;
 use serde::{Deserialize, Serialize};
 
-use super::local;
+use super::{gcs, local};
 use crate::parquet::rooms;
 
 /// The file of a location that the client reads as the same file: others are left
@@ -31,7 +33,7 @@ pub struct Direct(OpenDalResolvingStorageFactory);
 #[typetag::serde(name = "afterwrite-direct")]
 impl StorageFactory for Direct {
     fn build(&self, config: &StorageConfig) -> Result<Arc<dyn Storage>> {
-        Ok(Arc::new(Files { client: Some(self.0.build(config)?) }))
+        Ok(Arc::new(Files { client: Some(self.0.build(config)?), properties: Properties(Arc::new(config.props().clone())) }))
     }
 }
 
@@ -41,6 +43,18 @@ struct Files {
     /// Connections are not for writing down: a copy that was has none.
     #[serde(skip)]
     client: Option<Arc<dyn Storage>>,
+    #[serde(skip)]
+    properties: Properties,
+}
+
+/// What a store is reached by, keys too: it is not shown.
+#[derive(Clone, Default)]
+struct Properties(Arc<HashMap<String, String>>);
+
+impl std::fmt::Debug for Properties {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("…")
+    }
 }
 
 impl Files {
@@ -75,10 +89,16 @@ impl Storage for Files {
     }
 
     async fn write(&self, path: &str, bytes: Bytes) -> Result<()> {
-        self.client()?.write(path, bytes).await
+        match gcs::object(path) {
+            Some((bucket, name)) => gcs::write(&self.properties.0, bucket, name, bytes).await,
+            None => self.client()?.write(path, bytes).await,
+        }
     }
 
     async fn writer(&self, path: &str) -> Result<Box<dyn FileWrite>> {
+        if let Some((bucket, name)) = gcs::object(path) {
+            return gcs::writer(&self.properties.0, bucket, name).await;
+        }
         let Some(path) = own(path) else { return self.client()?.writer(path).await };
         let create = move || {
             if let Some(folder) = path.parent() {

@@ -78,6 +78,33 @@ const MOST_FOLDERS: usize = 10_000;
 /// fields, `data`, and the table's own.
 const FRESH_FOLDERS: usize = 6;
 
+/// Lets the system give up what it holds in memory of files that nobody will read soon.
+/// What is written next takes its place, not memory that is fresh: a virtual machine
+/// asks its host for that, which costs several times as much as the copy, and elsewhere
+/// it would push out what others read.
+///
+/// A hint: where it fails nothing is lost but time, and a reader finds the files on disk.
+pub async fn forget(files: Vec<PathBuf>) {
+    if files.is_empty() {
+        return;
+    }
+    let work = move || {
+        files.iter().for_each(|file| hint(file));
+        Ok(())
+    };
+    let _ = blocking(work).await;
+}
+
+#[cfg(target_os = "linux")]
+fn hint(file: &Path) {
+    if let Ok(file) = File::open(file) {
+        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn hint(_: &Path) {}
+
 /// Bytes that this process may still write below a folder, which need not exist yet.
 pub async fn free_space(folder: PathBuf) -> io::Result<u64> {
     blocking(move || {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use iceberg::io::FileIO;
 use iceberg::spec::TableMetadata;
 
-use super::view;
+use super::{managed, view};
 use crate::lake::iceberg::catalog::{Loaded, metadata_file};
 use crate::lake::iceberg::manifest;
 use crate::lake::iceberg::store::Store;
@@ -46,6 +46,13 @@ impl Glance {
     pub fn of_slim(slim: TableMetadata, io: &FileIO, name: &TableName, location: &str, reference: &str) -> Self {
         let (io, meter) = counted(io);
         Self { view: view(&slim, name, location, reference), slim, io, meter }
+    }
+
+    /// The same under a catalog whose service may compact it, for this reason.
+    pub fn under(mut self, service: Option<&str>) -> Self {
+        let refused = managed(&self.view, service);
+        self.view.refused.extend(refused);
+        self
     }
 
     /// Of a table that is loaded whole.

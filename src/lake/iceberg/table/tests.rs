@@ -59,6 +59,21 @@ fn table(reference: &str, change: impl FnOnce(&mut serde_json::Value)) -> Iceber
     IcebergTable::new(loaded, reference, Arc::new(MemoryCatalog::new("lake", io)))
 }
 
+#[tokio::test]
+async fn the_metadata_file_that_a_catalog_reads_is_a_request() {
+    let IcebergTable { loaded, .. } = table("main", |_| {});
+    let io = file_io(&BTreeMap::new());
+    let json = serde_json::to_vec(loaded.metadata.as_ref()).unwrap();
+    io.new_output(&loaded.metadata_location).unwrap().write(json.into()).await.unwrap();
+    let catalog = MemoryCatalog::new("lake", io);
+    catalog.register(&loaded.name, &loaded.metadata_location);
+    let name = loaded.name.clone();
+    let table = IcebergTable::new(catalog.load(&name).await.unwrap().unwrap(), "main", Arc::new(catalog));
+    assert_eq!((table.meter.requests().get, table.meter.requests().all()), (1, 1));
+    assert!(table.again().await.unwrap().is_some());
+    assert_eq!((table.meter.requests().get, table.meter.requests().all()), (2, 2));
+}
+
 fn refused(table: &IcebergTable) -> Vec<Refusal> {
     table.view.refused.iter().map(|r| r.refusal).collect()
 }

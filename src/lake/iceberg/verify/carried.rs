@@ -1,15 +1,16 @@
 //! The proof of deletes that are carried over: that those of the outputs delete the
 //! rows that those of the inputs delete.
 
-use iceberg::spec::DataFile;
+use iceberg::spec::{DataFile, FormatVersion};
 use roaring::RoaringTreemap;
 
 use super::second::Second;
-use super::{failed, readback, unproven};
+use super::{failed, lineage, readback, unproven};
 use crate::lake::iceberg::carry::rows::Moved;
 use crate::lake::iceberg::read::file::Store;
 use crate::lake::iceberg::read::picked::{self, Pick};
 use crate::lake::iceberg::read::schema::arrow_schema;
+use crate::lake::iceberg::read::vector;
 use crate::lake::iceberg::table::IcebergTable;
 use crate::lake::{Control, Output, Result};
 use crate::model::file::{Content, FileKey};
@@ -36,7 +37,7 @@ pub struct Claim<'a> {
 ///   names and that the rewrite did not leave out, and it names every row that the
 ///   deletes name which went;
 /// * the rows of the outputs are as many, and hold the same values in every column,
-///   in order;
+///   in order, and in format 3 have the same ids;
 /// * the delete files, read back, name these rows of the outputs and no others.
 ///
 /// Errs [`Error::Proof`](crate::lake::Error::Proof) when one does not hold; else as
@@ -57,7 +58,27 @@ pub async fn prove(table: &IcebergTable, claim: &Claim<'_>, memory: u64, control
     let outputs = outputs.map(|(file, rows)| Pick { path: &file.path, bytes: file.bytes, rows, indexed: true });
     let read = picked::hashes(table, scope, inputs, memory, control).await?;
     let back = picked::hashes(table, scope, outputs, memory, control).await.map_err(unproven)?;
-    readback::same_columns(&read, &back).map(drop)
+    readback::same_columns(&read, &back)?;
+    if table.loaded.metadata.format_version() == FormatVersion::V3 {
+        same_ids(table, claim).await?;
+    }
+    Ok(())
+}
+
+/// Rows of equal values differ by their ids.
+async fn same_ids(table: &IcebergTable, claim: &Claim<'_>) -> Result<()> {
+    let store = Store::new(&table.loaded.io);
+    let (mut wanted, mut found) = (Vec::new(), Vec::new());
+    for (input, rows) in claim.late.came.inputs.iter().zip(&claim.moved.from).filter(|(_, rows)| !rows.is_empty()) {
+        wanted.extend(lineage::ids(&store, (&input.path, input.bytes), input.first_row_id, rows).await?);
+    }
+    for (output, rows) in claim.outputs.iter().zip(&claim.moved.to).filter(|(_, rows)| !rows.is_empty()) {
+        found.extend(lineage::ids(&store, (&output.path, output.bytes), None, rows).await.map_err(unproven)?);
+    }
+    match wanted == found {
+        true => Ok(()),
+        false => Err(failed("", "rows are deleted of the outputs that have other ids than those of the inputs")),
+    }
 }
 
 async fn same_named(table: &IcebergTable, claim: &Claim<'_>) -> Result<()> {
@@ -89,15 +110,29 @@ async fn written_back(table: &IcebergTable, claim: &Claim<'_>) -> Result<()> {
         first_row_id: None,
         deletes: Vec::new(),
     };
-    let delete = |file: &DataFile| LiveDelete {
-        key: FileKey { path: file.file_path().into(), offset: None },
-        content: Content::PositionDeletes,
-        bytes: file.file_size_in_bytes(),
-        records: file.record_count(),
-        data_sequence: claim.late.came.sequence_number,
+    let delete = |file: &DataFile| {
+        let vector = file.content_offset().zip(file.content_size_in_bytes());
+        LiveDelete {
+            key: FileKey { path: file.file_path().into(), offset: file.content_offset() },
+            content: if vector.is_some() { Content::DeletionVector } else { Content::PositionDeletes },
+            bytes: vector.map_or(file.file_size_in_bytes(), |(_, bytes)| u64::try_from(bytes).unwrap_or(0)),
+            records: file.record_count(),
+            data_sequence: claim.late.came.sequence_number,
+        }
     };
-    let inputs = claim.outputs.iter().map(output).collect();
-    let back = Plan { inputs, deletes: claim.files.iter().map(delete).collect(), ..claim.late.came.clone() };
+    let deletes: Vec<LiveDelete> = claim.files.iter().map(delete).collect();
+    // a vector is of the one file that its entry names
+    let of = |path: &str| {
+        let own = claim.files.iter().zip(&deletes).filter(|(file, _)| file.referenced_data_file().as_deref() == Some(path));
+        own.map(|(_, delete)| delete.key.clone()).collect()
+    };
+    let inputs = claim.outputs.iter().map(output).map(|file| LiveFile { deletes: of(&file.path), ..file }).collect();
+    let back = Plan { inputs, deletes, ..claim.late.came.clone() };
+    let store = Store::new(&table.loaded.io);
+    for vector in back.deletes.iter().filter(|delete| delete.content == Content::DeletionVector) {
+        // the other reading passes over length and checksum
+        vector::read(&store, vector).await.map_err(unproven)?;
+    }
     let found = named(table, &back).await.map_err(unproven)?;
     let stated: u64 = claim.files.iter().map(DataFile::record_count).sum();
     if stated != claim.moved.count() {

@@ -57,6 +57,27 @@ pub async fn same(store: &Store, plan: &Plan, outputs: &[DataFile], second: Opti
     Ok(())
 }
 
+/// The ids of some rows of a file, in order: the one stored, else the file's first row id
+/// and the position; `None` where there is neither.
+///
+/// Errs as reading does.
+pub async fn ids(store: &Store, (path, bytes): (&str, u64), first: Option<i64>, rows: &RoaringTreemap) -> Result<Vec<Option<i64>>> {
+    let file = ParquetFile::open(store, path, bytes).await?;
+    let stored = leaf(&file, ROW_ID);
+    let (mut found, mut row) = (Vec::new(), 0u64);
+    for group in 0..file.footer().num_row_groups() {
+        let Some(mut walked) = Group::open(&file, group, [stored, None]).await? else { break };
+        while let Some([id, _]) = walked.next(&file).await? {
+            if rows.contains(row) {
+                let position = i64::try_from(row).ok();
+                found.push(id.or_else(|| first?.checked_add(position?)));
+            }
+            row = row.saturating_add(1);
+        }
+    }
+    Ok(found)
+}
+
 /// The leaf of a column of the root, by field id.
 fn leaf(file: &ParquetFile, id: i32) -> Option<usize> {
     let schema = file.footer().file_metadata().schema_descr();

@@ -14,6 +14,7 @@ mod create;
 mod fence;
 mod http;
 mod list;
+mod managed;
 mod secret;
 mod sigv4;
 mod storage;
@@ -73,6 +74,8 @@ pub struct Options {
 pub struct RestCatalog {
     shared: Arc<Shared>,
     listing: Listing,
+    /// Why the service may compact its tables by itself.
+    managed: Option<String>,
 }
 
 /// What a catalog and the stores of its tables have in common.
@@ -118,10 +121,11 @@ impl RestCatalog {
         if !OWN_KEYS.iter().any(|key| options.properties.contains_key(*key)) {
             headers.entry(DELEGATION).or_insert(HeaderValue::from_static("vended-credentials"));
         }
+        let managed = managed::service(&options.name, &options.uri, &options.properties);
         let client = Client { name: options.name, clock, chance, http, auth, headers };
         let shared =
             Shared { client, uri: options.uri, warehouse: options.warehouse, properties: options.properties, config: OnceCell::new() };
-        Ok(Self { shared: Arc::new(shared), listing: Listing::default() })
+        Ok(Self { shared: Arc::new(shared), listing: Listing::default(), managed })
     }
 }
 
@@ -227,6 +231,10 @@ impl Catalog for RestCatalog {
         &self.shared.client.name
     }
 
+    fn may_compact(&self) -> Option<&str> {
+        self.managed.as_deref()
+    }
+
     async fn fence(&self, name: &TableName, asserted: &str) -> Result<bool> {
         let Some(head) = Asserted::parse(asserted).head else { return Ok(false) };
         let Some(table) = self.load(name).await? else { return Ok(false) };
@@ -274,7 +282,7 @@ impl Catalog for RestCatalog {
         }
         let slim = metadata_file::decode_slim(answer.metadata.get().as_bytes(), location)?;
         let io = self.shared.files(config, name, &address, &answer, slim.uuid())?;
-        Ok(Glanced::At(Glance::of_slim(slim, &io, name, location, reference)))
+        Ok(Glanced::At(Glance::of_slim(slim, &io, name, location, reference).under(self.may_compact())))
     }
 
     async fn commit(

@@ -1,0 +1,48 @@
+//! A commit gives way to clients that may be at a statement of their own.
+
+use std::time::Duration;
+
+use super::job::Verdict;
+use super::{Act, Work};
+use crate::model::ident::TableName;
+use crate::model::partition::PartitionKey;
+
+/// Until when a commit to a partition of a table that is ready since a moment should wait,
+/// as it looks now; `None` when nothing is in its way. Moments are in milliseconds since
+/// the epoch.
+pub type Courtesy = dyn Fn(&TableName, &PartitionKey, i64, i64) -> Option<i64> + Send + Sync;
+
+/// How often it is asked.
+const EVERY: Duration = Duration::from_millis(100);
+
+impl Act {
+    /// Sets for whom commits wait; once.
+    pub fn set_courtesy(&self, courtesy: Box<Courtesy>) {
+        let _ = self.courtesy.set(courtesy);
+    }
+
+    /// Waits while somebody is in the way. What stops the job ends the waiting too: a
+    /// writer that took the inputs away, its bound in time, somebody who cancels it.
+    pub(super) async fn give_way(&self, work: &Work) -> Result<(), Verdict> {
+        let Some(courtesy) = self.courtesy.get() else { return Ok(()) };
+        let since_ms = self.clock.now_ms();
+        loop {
+            let now_ms = self.clock.now_ms();
+            if courtesy(&work.job.plan.name, &work.job.plan.scope, since_ms, now_ms).is_none_or(|until| until <= now_ms) {
+                return Ok(());
+            }
+            if self.is_asked_to_stop(&work.job.id).await {
+                work.stop.cancel();
+            }
+            work.stop.check(now_ms).map_err(|e| self.halted(work, e))?;
+            self.clock.sleep(EVERY).await;
+        }
+    }
+
+    /// Asks every rewrite of a table to stop; gives back how many there are.
+    pub fn stop_rewrites(&self, table: &TableName) -> usize {
+        let rewrites = self.active.rewrites(table, |_| true);
+        rewrites.iter().for_each(|(_, stop)| stop.cancel());
+        rewrites.len()
+    }
+}

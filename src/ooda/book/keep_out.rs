@@ -1,0 +1,79 @@
+//! What the book does to keep out of others' way.
+
+use std::collections::BTreeSet;
+
+use super::super::lease::Leases;
+use super::scope::ScopePage;
+use super::{Book, Page, Scope};
+use crate::decide::keep_out;
+use crate::model::decision::{Decision, Reason, Verdict};
+use crate::model::ident::TableName;
+use crate::model::partition::PartitionKey;
+use crate::model::policy::Policy;
+
+impl Book {
+    /// The leases on tables.
+    pub fn leases(&self) -> &Leases {
+        &self.leases
+    }
+
+    /// Takes the leases as they stand; the partitions of the tables that they changed
+    /// are due at once. Gives back the tables that are held since.
+    pub fn set_leases(&mut self, leases: Leases, now_ms: i64) -> Vec<TableName> {
+        if self.leases == leases {
+            return Vec::new();
+        }
+        let changed: BTreeSet<TableName> = self.leases.differing(&leases).cloned().collect();
+        let before = std::mem::replace(&mut self.leases, leases);
+        for name in &changed {
+            if let Some(page) = self.pages.get_mut(name) {
+                page.unjudged = true;
+            }
+        }
+        let is_new = |name: &TableName| before.longest(name, now_ms).is_none() && self.leases.longest(name, now_ms).is_some();
+        changed.into_iter().filter(is_new).collect()
+    }
+
+    /// Work that waits in tables whose clients may be writing is due at once, once for
+    /// each time that they are found so.
+    pub fn call_busy(&mut self, busy_until_ms: impl Fn(&TableName) -> Option<i64>, now_ms: i64) {
+        let waiting: BTreeSet<&TableName> = self.waiting.iter().map(|scope| &scope.name).collect();
+        let busy: Vec<(TableName, i64)> = waiting.into_iter().filter_map(|name| Some((name.clone(), busy_until_ms(name)?))).collect();
+        for (name, until_ms) in busy {
+            let Some(page) = self.pages.get_mut(&name).filter(|page| page.clients_until_ms != until_ms && page.policy.keep_out_ms > 0)
+            else {
+                continue;
+            };
+            page.clients_until_ms = until_ms;
+            let scopes: Vec<Scope> = self.waiting.iter().filter(|scope| scope.name == name).cloned().collect();
+            scopes.iter().for_each(|scope| self.call(scope, now_ms));
+        }
+    }
+}
+
+impl ScopePage {
+    /// Notes what a decision means for keeping out: since when that is done, and when
+    /// work that may begin now should begin no more.
+    ///
+    /// Where the policy's time is over, the partition is no longer kept out of until
+    /// work on it has begun.
+    pub fn mind_others(&mut self, decision: &Decision, policy: &Policy) {
+        let (traits, now_ms) = (&decision.traits, decision.at_ms);
+        let over = |since: i64| now_ms >= since.saturating_add(policy.keep_out_ms);
+        let asks = matches!(decision.verdict, Verdict::Now { .. } | Verdict::Queued { .. });
+        self.kept_out_since_ms = match &decision.verdict {
+            Verdict::Not { reason: Reason::KeptOut { .. } } => Some(self.kept_out_since_ms.unwrap_or(now_ms)),
+            _ if asks => self.kept_out_since_ms.filter(|since| over(*since)),
+            _ => None,
+        };
+        self.closes_ms = keep_out::closes_ms(policy, traits, now_ms).filter(|_| asks && self.kept_out_since_ms.is_none());
+        self.busy = keep_out::busy(&traits.writers.cadence, 0, policy.keep_out_ms);
+    }
+}
+
+impl Page {
+    /// Until when a writer is expected in a partition, by the rhythm of its commits.
+    pub fn busy_until_ms(&self, key: &PartitionKey, now_ms: i64) -> Option<i64> {
+        self.scope(key)?.busy.filter(|busy| busy.holds(now_ms)).map(|busy| busy.to_ms)
+    }
+}

@@ -1,0 +1,122 @@
+//! Keeping out of others' way: what is known of the clients of tables, and who holds
+//! them.
+
+use std::sync::{Arc, Weak};
+
+use super::Loop;
+use super::lease::{Lease, Leases};
+use crate::act::Courtesy;
+use crate::act::journal::Error;
+use crate::model::ident::TableName;
+use crate::model::policy::Policy;
+use crate::model::writers::Hold;
+use crate::observe::proxy;
+
+/// A rewrite whose commit is all that is left waits for clients no longer than this.
+const COMMIT_WAITS_MS: i64 = 60_000;
+
+/// What the proxies know of a table's clients; all of it is an estimate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clients {
+    /// Until when one of them may be writing.
+    pub busy_until_ms: Option<i64>,
+    /// Statements of theirs that our rewrites may have made fail.
+    pub harmed: u64,
+}
+
+impl Loop {
+    /// Sets who tells of the tables' clients; once.
+    pub fn set_clients(&self, clients: Arc<proxy::Ledger>) {
+        let _ = self.clients.set(clients);
+    }
+
+    /// Has the commits of this loop's jobs wait for whoever is expected.
+    pub(super) fn teach_courtesy(self: &Arc<Self>) {
+        self.parts.act.set_courtesy(courtesy(Arc::downgrade(self)));
+    }
+
+    pub(super) fn clients_of(&self, table: &TableName, now_ms: i64) -> Clients {
+        let Some(clients) = self.clients.get() else { return Clients::default() };
+        Clients { busy_until_ms: clients.busy_until_ms(table, now_ms), harmed: clients.harmed(table) }
+    }
+
+    /// A rewrite of ours has landed.
+    pub(super) fn replaced(&self, table: &TableName) {
+        if let Some(clients) = self.clients.get() {
+            clients.replaced(table, self.now());
+        }
+    }
+
+    /// Has work that waits judged again where a client may have begun to write since.
+    pub(super) fn mind_clients(&self, now_ms: i64) {
+        let Some(clients) = self.clients.get() else { return };
+        clients.settle(now_ms);
+        let busy = |table: &TableName| clients.busy_until_ms(table, now_ms);
+        self.book().call_busy(busy, now_ms);
+    }
+
+    /// Takes a lease on a table. What is under way there stops, unless its commit is
+    /// being asked for. Gives back until when it holds.
+    pub(super) async fn hold_for(&self, table: &TableName, hold: Hold) -> Result<i64, Error> {
+        let now_ms = self.now();
+        let journal = self.parts.act.journal();
+        Leases::take(journal.as_ref(), Lease { table: table.clone(), hold: hold.clone() }, now_ms).await?;
+        self.read_leases().await?;
+        self.changed.notify_one();
+        let taken = self.book().leases().of(table, now_ms).filter(|lease| lease.hold.by == hold.by).map(|lease| lease.hold.until_ms).max();
+        Ok(taken.unwrap_or(hold.until_ms))
+    }
+
+    /// Gives leases on a table back; how many there were.
+    pub(super) async fn give_back(&self, table: &TableName, by: Option<&str>) -> Result<usize, Error> {
+        let released = Leases::release(self.parts.act.journal().as_ref(), table, by, self.now()).await?;
+        self.read_leases().await?;
+        self.changed.notify_one();
+        Ok(released.len())
+    }
+
+    /// Takes the leases as they stand in the journal; work on tables that are held since
+    /// stops.
+    pub(super) async fn read_leases(&self) -> Result<(), Error> {
+        let leases = Leases::read(self.parts.act.journal().as_ref()).await?;
+        let held = self.book().set_leases(leases, self.now());
+        held.iter().for_each(|table| self.stop_held(table));
+        Ok(())
+    }
+
+    /// Stops what is under way in a table whose policy holds it.
+    pub(super) fn honour(&self, table: &TableName, policy: &Policy) {
+        if policy.hold_until_ms.is_some_and(|until| until > self.now()) {
+            self.stop_held(table);
+        }
+    }
+
+    fn stop_held(&self, table: &TableName) {
+        let stopped = self.parts.act.stop_rewrites(table);
+        if stopped > 0 {
+            tracing::info!(%table, stopped, "the table is held: rewrites under way are stopped");
+        }
+    }
+
+    /// Whether a table is held now.
+    pub(super) fn is_held(&self, table: &TableName, policy: &Policy) -> bool {
+        let now_ms = self.now();
+        policy.hold_until_ms.is_some_and(|until| until > now_ms) || self.book().leases().longest(table, now_ms).is_some()
+    }
+}
+
+/// For whom a commit waits: for a client that may be writing, and a writer who is expected
+/// in the partition, as long as the table's policy lets.
+fn courtesy(of: Weak<Loop>) -> Box<Courtesy> {
+    Box::new(move |table, partition, since_ms, now_ms| {
+        let of = of.upgrade()?;
+        let (most, expected) = {
+            let book = of.book();
+            let page = book.page(table)?;
+            (page.policy.keep_out_ms.min(COMMIT_WAITS_MS), page.busy_until_ms(partition, now_ms))
+        };
+        let until_ms = since_ms.saturating_add(most);
+        let busy = of.clients_of(table, now_ms).busy_until_ms.max(expected);
+        busy.filter(|_| now_ms < until_ms).map(|busy| busy.min(until_ms))
+    })
+}
