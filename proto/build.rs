@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use prost::Message;
 
-const FILES: [&str; 3] = ["afterwrite/v1/table.proto", "afterwrite/v1/commit_hook.proto", "afterwrite/v1/layout.proto"];
+const FILES: [&str; 4] =
+    ["afterwrite/v1/table.proto", "afterwrite/v1/commit_hook.proto", "afterwrite/v1/layout.proto", "afterwrite/v1/statistics.proto"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");

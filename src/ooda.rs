@@ -14,10 +14,12 @@ mod answer;
 mod backlog;
 mod book;
 mod by_hand;
+mod capacity;
 pub mod hold;
 mod keep;
 mod keep_out;
 pub mod lease;
+mod outside;
 mod record;
 mod work;
 
@@ -52,6 +54,7 @@ use crate::telemetry;
 use backlog::Pace;
 pub use book::Scope;
 use book::{Asked, Book, Due, Seen};
+use capacity::Capacity;
 use hold::Holds;
 
 /// Looks made side by side.
@@ -117,6 +120,7 @@ pub struct Loop {
     /// What is rewritten in an hour, by tenant.
     pace: Mutex<Pace>,
     reads: OnceLock<Box<Reads>>,
+    capacity: Mutex<Capacity>,
     clients: OnceLock<Arc<proxy::Ledger>>,
     recorder: OnceLock<Recorder>,
     book: Mutex<Book>,
@@ -150,6 +154,7 @@ impl Loop {
             by_hand,
             pace: Mutex::default(),
             reads: OnceLock::new(),
+            capacity: Mutex::default(),
             clients: OnceLock::new(),
             recorder: OnceLock::new(),
             book,
@@ -418,7 +423,11 @@ impl Loop {
         self.book_by_hand().await;
         let now_ms = self.now();
         self.mind_clients(now_ms);
-        let due = self.book().due(now_ms);
+        let due = {
+            let mut book = self.book();
+            book.pass(now_ms);
+            book.due(now_ms)
+        };
         for (name, due) in due {
             let known = self.book().page(&name).map(|page| (page.key(), page.mark));
             let Some((key, mark)) = known else { continue };
@@ -449,7 +458,8 @@ impl Loop {
         if self.stopping.load(Ordering::SeqCst) {
             return;
         }
-        let pending = self.book().pending();
+        let mut pending = self.book().pending(now_ms);
+        self.follow_capacity(&mut pending, now_ms);
         let depth = self.book().depth();
         for (act, (count, files)) in [false, true].into_iter().zip(depth) {
             telemetry::candidates(act, count, files);
@@ -520,7 +530,7 @@ impl Loop {
         let now_ms = self.now();
         let waits = {
             let mut book = self.book();
-            !book.pending().is_empty() || !book.due(now_ms).is_empty() || book.asks_for_foresight(now_ms)
+            !book.pending(now_ms).is_empty() || !book.due(now_ms).is_empty() || book.asks_for_foresight(now_ms)
         };
         depth.pending == 0 && depth.looking == 0 && self.jobs.is_empty() && !waits
     }

@@ -16,6 +16,7 @@ mod laws {
 
     mod budget;
     mod fixed_point;
+    mod presets;
     mod ranking;
     mod replay;
     mod scopes;

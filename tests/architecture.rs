@@ -40,6 +40,9 @@ const CRATES: &[(&str, &[&str])] = &[
     ("axum", &["observe/http", "serve"]),
     ("parquet", &["lake/iceberg", "parquet"]),
     ("clap", &["cli", "main.rs"]),
+    ("cel", &["model/expression"]),
+    ("croner", &["model/schedule.rs"]),
+    ("chrono_tz", &["model/schedule.rs"]),
     ("rdkafka", &["observe/kafka"]),
 ];
 

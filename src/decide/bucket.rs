@@ -14,6 +14,8 @@ pub(super) const HOUR_MS: i128 = 3_600_000;
 pub(super) struct Bucket {
     rate: i128,
     cap: i128,
+    /// What it can hold at the present rate; at most the cap.
+    room: i128,
     level: i128,
     reserved: i128,
     filled_at_ms: i64,
@@ -23,7 +25,7 @@ impl Bucket {
     /// A full one: what comes in an hour, and what it can hold.
     pub fn full(rate: i128, cap: i128, now_ms: i64) -> Self {
         let cap = cap.saturating_mul(HOUR_MS);
-        Self { rate, cap, level: cap, reserved: 0, filled_at_ms: now_ms }
+        Self { rate, cap, room: cap, level: cap, reserved: 0, filled_at_ms: now_ms }
     }
 
     /// The same, with nothing in it.
@@ -60,15 +62,29 @@ impl Bucket {
     pub fn fill(&mut self, now_ms: i64) {
         let elapsed = i128::from(now_ms) - i128::from(self.filled_at_ms);
         if elapsed > 0 {
-            let room = self.cap.saturating_sub(self.reserved).saturating_sub(self.level);
+            let room = self.room.saturating_sub(self.reserved).saturating_sub(self.level);
             self.level = self.level.saturating_add(self.rate.saturating_mul(elapsed).min(room).max(0));
             self.filled_at_ms = now_ms;
         }
     }
 
+    /// From here on so much comes in an hour, and so much can be held, at most the cap.
+    /// What is held beyond that is lost; what is set aside beyond it is a debt.
+    pub fn change(&mut self, rate: i128, room: i128, now_ms: i64) {
+        self.fill(now_ms);
+        self.rate = rate.max(0);
+        self.room = room.max(0).saturating_mul(HOUR_MS).min(self.cap);
+        self.level = self.level.min(self.room.saturating_sub(self.reserved));
+    }
+
+    /// The most that it can hold at the present rate.
+    pub fn room(&self, scale: f64) -> f64 {
+        unit(self.room, scale)
+    }
+
     /// Whether it is as one that was never drawn from.
     pub fn is_untouched(&self) -> bool {
-        self.level >= self.cap && self.reserved == 0
+        self.level >= self.room && self.reserved == 0
     }
 
     /// What it holds, in its unit times `scale`.

@@ -5,6 +5,7 @@
 //! all of them hold it, and then none is passed: see `decide::bucket`.
 
 mod booked;
+mod derived;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

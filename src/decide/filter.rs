@@ -17,12 +17,19 @@ pub fn first_stop(case: &Case<'_>, checks: &mut Vec<Check>) -> Option<Reason> {
         checks.push(check);
         stopped = stopped.or(reason);
     }
-    if !case.policy.windows.is_empty() {
-        let (check, reason) = outside_windows(case);
+    // asked only where the policy has them
+    let more: [(bool, fn(&Case<'_>) -> Found); 3] = [
+        (case.policy.intermediate, intermediate),
+        (case.policy.retention_ms.is_some(), soon_dropped),
+        (!case.policy.windows.is_empty(), outside_windows),
+    ];
+    for (_, filter) in more.into_iter().filter(|(asked, _)| *asked) {
+        let (check, reason) = filter(case);
         checks.push(check);
         stopped = stopped.or(reason);
     }
-    stopped
+    let own = super::own::first_stop(case, checks);
+    stopped.or(own)
 }
 
 pub(super) type Found = (Check, Option<Reason>);
@@ -80,7 +87,32 @@ fn quiet_window(case: &Case<'_>) -> Found {
     (found, (left > 0).then(|| Reason::QuietWindow { until_ms: case.now_ms.saturating_add(left) }))
 }
 
-/// Asked only where the policy has windows.
+fn intermediate(_: &Case<'_>) -> Found {
+    let found = check("intermediate", 1.0, 0.0, false, "the table only holds what others are made of, as the settings say");
+    (found, Some(Reason::Intermediate))
+}
+
+/// A partition by time that its owner will have dropped soon is not worth a rewrite.
+fn soon_dropped(case: &Case<'_>) -> Found {
+    let age = case.traits.partition_age_ms.unwrap_or(0);
+    let (last, soon) = (last_age(case).unwrap_or(i64::MAX), is_soon_dropped(case));
+    let note = match case.traits.partition_age_ms {
+        Some(_) => "age of the partition in milliseconds, from which it will be dropped soon",
+        None => "not a partition by time, or its time is not over",
+    };
+    (check("retention", age as f64, last as f64, !soon, note), soon.then_some(Reason::SoonDropped))
+}
+
+/// The age from which a partition will be dropped soon.
+fn last_age(case: &Case<'_>) -> Option<i64> {
+    case.policy.retention_ms.map(|kept| kept.saturating_sub(case.policy.retention_margin_ms.max(0)))
+}
+
+/// Whether the policy's retention drops the partition within its margin.
+pub(super) fn is_soon_dropped(case: &Case<'_>) -> bool {
+    last_age(case).zip(case.traits.partition_age_ms).is_some_and(|(last, age)| age >= last)
+}
+
 fn outside_windows(case: &Case<'_>) -> Found {
     let windows = &case.policy.windows;
     let open = window::open(windows, case.now_ms);

@@ -3,22 +3,25 @@
 //! The order of the decision, for all work:
 //!
 //! 1. [`filter`]: refused, disabled, paused, too new, too small, cooling down,
-//!    written to too recently, work under way, held ([`keep_out`]), a writer expected. The
-//!    first that stops decides.
+//!    written to too recently, work under way, held ([`keep_out`]), a writer expected, users'
+//!    [`own`]. The first that stops decides.
 //! 2. [`trigger`]: the rules of the policy, in their order; the first that holds
 //!    fires. A trigger skips the queue and nothing else.
 //! 3. [`score`]: what no rule asks for is queued when it is worth a job.
-//! 4. [`review`]: what is dearer than the settings let by themselves waits for a
+//! 4. [`mode`]: what may only begin at its times, or is asked for by them; and when it is
+//!    eligible [`next`].
+//! 5. [`review`]: what is dearer than the settings let by themselves waits for a
 //!    person.
-//! 5. [`scope`], [`round`], [`knapsack`] and [`budget`]: what is pending is ranked, chosen and
+//! 6. [`scope`], [`round`], [`knapsack`] and [`budget`]: what is pending is ranked, chosen and
 //!    started while the budgets last.
-//! 6. [`plan`] and [`select`]: the exact files, once the partition was read.
-//! 7. [`maturity`] and [`learn`]: what a rewrite, or finding nothing, changes for next
+//! 7. [`plan`] and [`select`]: the exact files, once the partition was read.
+//! 8. [`maturity`] and [`learn`]: what a rewrite, or finding nothing, changes for next
 //!    time.
 //!
 //! Nothing here reads a clock, a table or a random number: the same view gives
 //! the same decision on every machine, with every check that led to it.
 
+pub mod amoro;
 pub mod backlog;
 mod bucket;
 pub mod budget;
@@ -28,6 +31,9 @@ pub mod keep_out;
 pub mod knapsack;
 pub mod learn;
 pub mod maturity;
+pub mod mode;
+pub mod next;
+pub mod own;
 pub mod plan;
 pub mod review;
 pub mod round;
@@ -90,16 +96,23 @@ pub fn judge(case: &Case<'_>) -> Decision {
     let stopped = filter::first_stop(case, &mut checks);
     let asked = trigger::first_fired(case, &mut checks);
     let worth = score::worth_queueing(case, &mut checks);
+    let urgent = matches!(asked, trigger::Asked::Fired { .. });
     let verdict = match (stopped, asked, worth) {
         (Some(reason), _, _) => Verdict::Not { reason },
         (None, trigger::Asked::Fired { rule, estimate }, _) => {
             Verdict::Now { rule, gb_hours: case.policy.cost.gb_hours(estimate.bytes), gain: estimate.gain() }
         }
-        (None, _, Some(estimate)) => Verdict::Queued { gb_hours: case.policy.cost.gb_hours(estimate.bytes), gain: estimate.gain() },
+        (None, _, Some(estimate)) => {
+            Verdict::Queued { gb_hours: case.policy.cost.gb_hours(estimate.bytes), gain: estimate.gain(), rule: None }
+        }
         (None, trigger::Asked::InVain, None) => Verdict::Not { reason: Reason::NothingToGain },
         (None, trigger::Asked::Nothing, None) => Verdict::Not { reason: Reason::Healthy },
     };
+    let verdict = mode::of(verdict, case, &mut checks);
     let verdict = review::of(verdict, case.policy, &mut checks);
+    let eligible_ms = next::eligible_ms(case, &verdict, urgent);
+    amoro::shown(case, &mut checks);
+    own::shown(case, &mut checks);
     Decision {
         table: case.table.ident,
         name: case.table.name.clone(),
@@ -110,6 +123,7 @@ pub fn judge(case: &Case<'_>) -> Decision {
         act: case.policy.act,
         checks,
         traits: case.traits.clone(),
+        eligible_ms,
     }
 }
 

@@ -9,8 +9,9 @@ use crate::model::decision::{Decision, Reason, Verdict};
 use crate::model::file::FileKey;
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::layout::{SizeScale, TIERS, Tier};
+use crate::model::mode::Mode;
 use crate::model::plan::{LiveDelete, LiveFile, Plan, ScopeFiles};
-use crate::model::policy::{BudgetLimits, Policy, Rule, Scoping};
+use crate::model::policy::{BudgetLimits, Policy, Rule, Scoping, Takes};
 use crate::model::refusal::{Refusal, Refused};
 
 /// What asks for a plan.
@@ -22,6 +23,8 @@ pub enum Cause {
     Score,
     /// Somebody: every tier at once, and every file that deletes apply to.
     Request,
+    /// The mode, when its time has come: as a request.
+    Due(Mode),
 }
 
 impl Cause {
@@ -34,19 +37,28 @@ impl Cause {
     /// The same, of a decision's verdict.
     pub fn of_verdict(verdict: &Verdict, policy: &Policy) -> Option<Self> {
         match verdict {
-            Verdict::Now { rule, .. } => policy.rules.iter().find(|r| r.name() == rule).cloned().map(Self::Rule),
-            Verdict::Queued { .. } => Some(Self::Score),
+            Verdict::Now { rule, .. } if policy.pace.mode.asks() && policy.pace.mode.name() == rule => Some(Self::Due(policy.pace.mode)),
+            Verdict::Now { rule, .. } | Verdict::Queued { rule: Some(rule), .. } => {
+                policy.rules.iter().find(|r| r.name() == rule).cloned().map(Self::Rule)
+            }
+            Verdict::Queued { rule: None, .. } => Some(Self::Score),
             Verdict::Review { .. } | Verdict::Not { .. } => None,
         }
     }
 
     /// The reason that a plan carries.
-    pub fn name(&self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
             Self::Rule(rule) => rule.name(),
+            Self::Due(mode) => mode.name(),
             Self::Score => "score",
             Self::Request => "request",
         }
+    }
+
+    /// Whether all that gains anything is taken, also what does not rise by it.
+    fn takes_all(&self) -> bool {
+        matches!(self, Self::Request | Self::Due(_) | Self::Rule(Rule::Own { takes: Takes::All, .. }))
     }
 }
 
@@ -118,13 +130,20 @@ fn choose_of<'s>(order: &Order<'_>, scope: &'s ScopeFiles, since: i64) -> Vec<&'
     let tiers = tiers_of(&policy.scale, files());
     let in_set = |set: TierSet| files().filter(|f| is_in(&policy.scale, &set, f)).collect();
     match order.cause {
-        Cause::Rule(Rule::SmallFiles { .. }) => in_set(select::full_tiers(&tiers, &policy.scale, policy.tier_files, limit)),
-        Cause::Rule(Rule::Entropy { .. }) | Cause::Score => in_set(select::rising_tiers(&tiers, &policy.scale, limit)),
+        Cause::Request | Cause::Due(_) | Cause::Rule(Rule::Own { takes: Takes::All, .. }) => {
+            scope.files.iter().filter(|f| policy.scale.is_small(f.bytes) || !f.deletes.is_empty()).collect()
+        }
+        Cause::Rule(Rule::SmallFiles { .. } | Rule::Own { takes: Takes::FullTiers, .. }) => {
+            in_set(select::full_tiers(&tiers, &policy.scale, policy.tier_files, limit))
+        }
+        Cause::Rule(Rule::Entropy { .. } | Rule::Own { takes: Takes::Merge, .. }) | Cause::Score => {
+            in_set(select::rising_tiers(&tiers, &policy.scale, limit))
+        }
+        Cause::Rule(Rule::Own { takes: Takes::Deletes, .. }) => with_neighbours(&policy.scale, scope, |f: &LiveFile| !f.deletes.is_empty()),
         Cause::Rule(Rule::Deletes { min_ratio, min_files_per_data_file }) => {
             let heavy = |f: &LiveFile| weighs(f, &scope.deletes, *min_ratio, *min_files_per_data_file);
             with_neighbours(&policy.scale, scope, heavy)
         }
-        Cause::Request => scope.files.iter().filter(|f| policy.scale.is_small(f.bytes) || !f.deletes.is_empty()).collect(),
     }
 }
 
@@ -191,7 +210,7 @@ fn makes_a_difference(order: &Order<'_>, group: &[&LiveFile]) -> bool {
     let scale = &order.policy.scale;
     let merged = estimate_of(scale, group);
     let largest = group.iter().map(|f| scale.tier(f.bytes)).min().unwrap_or(0);
-    merged.reduction() > 0 && (*order.cause == Cause::Request || select::rises(scale, &merged, largest))
+    merged.reduction() > 0 && (order.cause.takes_all() || select::rises(scale, &merged, largest))
 }
 
 fn estimate_of(scale: &SizeScale, files: &[&LiveFile]) -> Estimate {

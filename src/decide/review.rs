@@ -9,7 +9,9 @@ use crate::model::policy::Policy;
 pub fn of(verdict: Verdict, policy: &Policy, checks: &mut Vec<Check>) -> Verdict {
     let Some(most) = policy.review_above_gb_hours else { return verdict };
     let (gb_hours, gain) = match &verdict {
-        Verdict::Now { gb_hours, gain, .. } | Verdict::Queued { gb_hours, gain } | Verdict::Review { gb_hours, gain } => (*gb_hours, *gain),
+        Verdict::Now { gb_hours, gain, .. } | Verdict::Queued { gb_hours, gain, .. } | Verdict::Review { gb_hours, gain } => {
+            (*gb_hours, *gain)
+        }
         Verdict::Not { .. } => return verdict,
     };
     let cheap = gb_hours <= most;

@@ -67,7 +67,7 @@ impl Candidate {
     pub fn of(decision: &Decision, gain_weight: f64, bound: Bound) -> Option<Self> {
         let (urgent, gain, gb_hours) = match &decision.verdict {
             Verdict::Now { gb_hours, gain, .. } => (true, *gain, *gb_hours),
-            Verdict::Queued { gb_hours, gain } => (false, *gain, *gb_hours),
+            Verdict::Queued { gb_hours, gain, .. } => (false, *gain, *gb_hours),
             Verdict::Review { .. } | Verdict::Not { .. } => return None,
         };
         let traits = &decision.traits;

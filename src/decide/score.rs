@@ -85,7 +85,7 @@ mod tests {
     fn what_no_rule_asks_for_is_queued_from_its_least_gain() {
         let mut given = Given::small_files(5);
         given.policy.queue_min_reduction = Some(4);
-        assert_eq!(verdict(&given), Verdict::Queued { gb_hours: given.policy.cost.gb_hours(5 * MIB), gain: 4 });
+        assert_eq!(verdict(&given), Verdict::Queued { gb_hours: given.policy.cost.gb_hours(5 * MIB), gain: 4, rule: None });
         given.policy.queue_min_reduction = Some(5);
         assert_eq!(verdict(&given), Verdict::Not { reason: Reason::Healthy });
     }

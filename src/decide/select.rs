@@ -75,11 +75,16 @@ pub fn full_tiers(tiers: &[Tier; TIERS], scale: &SizeScale, tier_files: u32, max
 
 /// As many tiers, from the smallest up, as can be merged so that every file rises.
 pub fn rising_tiers(tiers: &[Tier; TIERS], scale: &SizeScale, max_job_bytes: u64) -> TierSet {
+    only_rising(every_tier(tiers), tiers, scale, max_job_bytes)
+}
+
+/// Every tier that holds a file, whether it rises by a merge or not.
+pub fn every_tier(tiers: &[Tier; TIERS]) -> TierSet {
     let mut set = TierSet::default();
     for (index, tier) in tiers.iter().enumerate() {
         set.set(index, tier.files > 0);
     }
-    only_rising(set, tiers, scale, max_job_bytes)
+    set
 }
 
 /// Gives up the largest tiers until what is left drops files and rises.

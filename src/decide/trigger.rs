@@ -7,7 +7,7 @@
 use super::select::{self, Estimate};
 use super::{Case, check, scope};
 use crate::model::decision::Check;
-use crate::model::policy::Rule;
+use crate::model::policy::{Rule, Takes};
 
 /// What the rules said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +55,7 @@ fn thresholds(case: &Case<'_>, rule: &Rule, checks: &mut Vec<Check>) -> bool {
         Rule::SmallFiles { min_reduction_ratio } => small_files(case, *min_reduction_ratio, checks),
         Rule::Entropy { min_entropy, min_small_files } => entropy(case, *min_entropy, *min_small_files, checks),
         Rule::Deletes { min_ratio, min_files_per_data_file } => deletes(case, *min_ratio, *min_files_per_data_file, checks),
+        Rule::Own { name, when, .. } => super::own::fires(case, name, when, checks),
     }
 }
 
@@ -122,9 +123,12 @@ const SMALL_SCOPE_DIVISOR: u64 = 8;
 fn predict(case: &Case<'_>, rule: &Rule) -> Estimate {
     let policy = case.policy;
     let full = match rule {
-        Rule::SmallFiles { .. } => true,
-        Rule::Entropy { .. } => false,
+        Rule::SmallFiles { .. } | Rule::Own { takes: Takes::FullTiers, .. } => true,
+        Rule::Entropy { .. } | Rule::Own { takes: Takes::Merge, .. } => false,
         Rule::Deletes { .. } => return predict_deletes(case),
+        Rule::Own { takes: Takes::Deletes, .. } if case.traits.delete_file_count == 0 => return Estimate::default(),
+        Rule::Own { takes: Takes::Deletes, .. } => return predict_deletes(case),
+        Rule::Own { takes: Takes::All, .. } => return super::mode::everything(case),
     };
     scope::estimate(policy, case.memory, case.traits, |tiers| {
         let set = match full {

@@ -28,6 +28,10 @@ pub struct Decision {
     pub checks: Vec<Check>,
     /// The traits judged.
     pub traits: Traits,
+    /// When work may begin at the earliest, in milliseconds since the epoch, as far as only
+    /// time holds it back; `None` where nothing does, or something else does too.
+    #[serde(default)]
+    pub eligible_ms: Option<i64>,
 }
 
 /// One check of a decision.
@@ -59,7 +63,7 @@ pub enum CheckKind {
     Property,
 }
 
-const FILTERS: [&str; 12] = [
+const FILTERS: [&str; 15] = [
     "refusals",
     "enabled",
     "paused",
@@ -72,13 +76,19 @@ const FILTERS: [&str; 12] = [
     "in-flight",
     "windows",
     "review",
+    "mode",
+    "intermediate",
+    "retention",
 ];
+
+/// Before the names of users' own filters.
+pub const OWN_FILTER: &str = "filter.";
 
 impl Check {
     /// By its name: a rule's numbers have the rule's and their own.
     pub fn kind(&self) -> CheckKind {
         match self.name.as_str() {
-            name if FILTERS.contains(&name) => CheckKind::Filter,
+            name if FILTERS.contains(&name) || name.starts_with(OWN_FILTER) => CheckKind::Filter,
             name if name.starts_with("property.") => CheckKind::Property,
             name if name.contains('.') => CheckKind::Number,
             _ => CheckKind::Rule,
@@ -105,6 +115,9 @@ pub enum Verdict {
         gb_hours: f64,
         /// Estimated reduction in files.
         gain: u64,
+        /// The rule that fired, where what triggers ask for is ranked too.
+        #[serde(default)]
+        rule: Option<String>,
     },
     /// Dearer than the settings let by themselves, and worth it: waits for a person.
     Review {
@@ -165,6 +178,26 @@ pub enum Reason {
         /// When the next of them begins.
         until_ms: i64,
     },
+    /// Not a time of the schedule, or not an off-peak hour.
+    NotDue {
+        /// When the next one begins.
+        until_ms: i64,
+    },
+    /// The schedule has no time any more.
+    NeverDue,
+    /// Less of the quota is in use than makes work due.
+    NoPressure,
+    /// A user's own filter holds it back.
+    OwnFilter {
+        /// Its name.
+        name: String,
+        /// Why it could not be asked; `None` when it does not hold.
+        failure: Option<String>,
+    },
+    /// The settings say that the table only holds what others are made of.
+    Intermediate,
+    /// It will be dropped soon.
+    SoonDropped,
     /// Work on it is under way.
     InFlight,
     /// No rule fires and there is nothing to gain.

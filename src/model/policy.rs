@@ -3,7 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::expression::{Expression, Own};
 use super::layout::SizeScale;
+use super::mode::Pace;
+use super::preset::Preset;
 use super::window::Window;
 
 /// Everything the decision about one table depends on besides its state.
@@ -52,9 +55,69 @@ pub struct Policy {
     pub review_min_gain: u64,
     /// When work may begin; at any time where there is none.
     pub windows: Vec<Window>,
+    /// Which work begins when.
+    #[serde(default)]
+    pub pace: Pace,
+    /// Users' own filters: all must hold.
+    #[serde(default)]
+    pub filters: Vec<Filter>,
+    /// Users' own traits, to be shown.
+    #[serde(default)]
+    pub own: Vec<Own>,
+    /// Whose ways the triggers and sizes are, where they are another product's.
+    #[serde(default)]
+    pub preset: Option<Preset>,
+    /// Whether the table only holds what others are made of, and is left alone.
+    #[serde(default)]
+    pub intermediate: bool,
+    /// After so long a partition by time is dropped; `None` for never.
+    #[serde(default)]
+    pub retention_ms: Option<i64>,
+    /// A partition that is to be dropped within this time is left alone.
+    #[serde(default)]
+    pub retention_margin_ms: i64,
     /// How much of the table one piece of work takes.
     #[serde(default)]
     pub scope: Scoping,
+}
+
+/// A user's own filter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Filter {
+    /// Its name.
+    pub name: String,
+    /// Must hold for work to begin.
+    pub holds: Expression,
+}
+
+/// Which files the plan of a user's own trigger takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Takes {
+    /// As many size tiers, from the smallest up, as rise by it.
+    #[default]
+    Merge,
+    /// The full size tiers.
+    FullTiers,
+    /// What deletes apply to.
+    Deletes,
+    /// Every small file, and what deletes apply to.
+    All,
+}
+
+impl Takes {
+    /// Every one.
+    pub const ALL: [Self; 4] = [Self::Merge, Self::FullTiers, Self::Deletes, Self::All];
+
+    /// Its word in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Merge => "merge",
+            Self::FullTiers => "full-tiers",
+            Self::Deletes => "deletes",
+            Self::All => "all",
+        }
+    }
 }
 
 /// How much of a table one piece of work takes.
@@ -111,12 +174,22 @@ pub enum Rule {
         /// Smallest number of delete files that apply to one data file, 16 by default.
         min_files_per_data_file: u64,
     },
+    /// A user's own trigger, or a preset's.
+    Own {
+        /// Its name.
+        name: String,
+        /// Fires when it holds.
+        when: Expression,
+        /// What its plan takes.
+        takes: Takes,
+    },
 }
 
 impl Rule {
     /// The rule's name in decisions and settings.
-    pub fn name(&self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
+            Self::Own { name, .. } => name,
             Self::SmallFiles { .. } => "small-files",
             Self::Entropy { .. } => "entropy",
             Self::Deletes { .. } => "deletes",
@@ -192,6 +265,13 @@ impl Default for Policy {
             review_above_gb_hours: None,
             review_min_gain: 100,
             windows: Vec::new(),
+            pace: Pace::default(),
+            filters: Vec::new(),
+            own: Vec::new(),
+            preset: None,
+            intermediate: false,
+            retention_ms: None,
+            retention_margin_ms: 24 * 3_600_000,
             scope: Scoping::Partition,
         }
     }

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::layout::{TIERS, Tier};
+use super::outside::{Outside, Stat};
 use super::writers::Writers;
 
 /// Traits of one partition at one snapshot and one moment. All sizes in bytes.
@@ -59,6 +60,21 @@ pub struct Traits {
     /// Live objects of the tenant over its quota; `None` where it has none.
     #[serde(default)]
     pub quota_used: Option<f64>,
+    /// Equality-delete files of the scope and global ones.
+    #[serde(default)]
+    pub equality_delete_files: u64,
+    /// Foreign commits to the table that its metadata still lists, since the scope was
+    /// rewritten.
+    #[serde(default)]
+    pub commits_since_rewrite: Option<u64>,
+    /// Milliseconds since the time that a partition by time is of was over; `None` for
+    /// others, and before.
+    #[serde(default)]
+    pub partition_age_ms: Option<i64>,
+    /// What others told, and how long ago; `read_rate` and `quota_used` are taken from it
+    /// where they are told.
+    #[serde(default)]
+    pub outside: Outside,
     /// What is known of others who write here.
     #[serde(default)]
     pub writers: Writers,
@@ -105,6 +121,10 @@ pub enum Unit {
     PerHour,
     /// Milliseconds.
     Millis,
+    /// Commits.
+    Commits,
+    /// Money, in the currency of the prices.
+    Money,
 }
 
 impl Unit {
@@ -119,6 +139,8 @@ impl Unit {
             Self::GbHours => "GB-hours",
             Self::PerHour => "per hour",
             Self::Millis => "ms",
+            Self::Commits => "commits",
+            Self::Money => "money",
         }
     }
 }
@@ -212,6 +234,22 @@ pub const ALL: &[Trait] = &[
     }),
     entry("read_rate", (Kind::Context, Unit::PerHour, Scope::Table), "scans reported, half-life one hour", |t| t.read_rate),
     entry("quota_used", (Kind::Context, Unit::Ratio, Scope::Tenant), "live objects over the tenant's quota", |t| t.quota_used),
+    entry("equality_delete_files", OF_FILES, "equality-delete files that may apply", |t| Some(t.equality_delete_files as f64)),
+    entry("commits_since_rewrite", (Kind::Context, Unit::Commits, Scope::Table), "commits of others since the last rewrite", |t| {
+        t.commits_since_rewrite.map(|n| n as f64)
+    }),
+    entry("partition_age", (Kind::Context, Unit::Millis, Scope::Partition), "time since the day, hour or month of the partition", |t| {
+        t.partition_age_ms.map(|ms| ms as f64)
+    }),
+    entry("storage_cost", (Kind::Context, Unit::Money, Scope::Table), "cost of storage a month, as told from outside", |t| {
+        t.outside.value(Stat::StorageCost)
+    }),
+    entry("files_scanned", (Kind::Context, Unit::PerHour, Scope::Table), "files that scans open, as told from outside", |t| {
+        t.outside.value(Stat::FilesScanned)
+    }),
+    entry("open_calls", (Kind::Context, Unit::PerHour, Scope::Table), "calls that open files, as told from outside", |t| {
+        t.outside.value(Stat::OpenCalls)
+    }),
 ];
 
 #[cfg(test)]
@@ -219,6 +257,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::model::outside::Told;
 
     /// The names of the formulas, and how each is kept.
     const FORMULAS: [(&str, Kind); 13] = [
@@ -251,7 +290,7 @@ mod tests {
 
     #[test]
     fn each_trait_reads_its_own_number() {
-        let traits = Traits {
+        let mut traits = Traits {
             small_file_count: 1,
             file_count_reduction: 2,
             file_entropy: 3.0,
@@ -267,15 +306,33 @@ mod tests {
             known_since_ms: Some(0),
             read_rate: Some(13.0),
             quota_used: Some(14.0),
+            equality_delete_files: 15,
+            commits_since_rewrite: Some(16),
+            partition_age_ms: Some(17),
             ..Traits::default()
         };
+        for (stat, value) in [(Stat::StorageCost, 18.0), (Stat::FilesScanned, 19.0), (Stat::OpenCalls, 20.0)] {
+            traits.outside.set(stat, Told { value, age_ms: 0 });
+        }
         let values: Vec<f64> = ALL.iter().filter_map(|t| t.of(&traits)).collect();
-        assert_eq!(values, (1..=14).map(f64::from).collect::<Vec<_>>());
+        assert_eq!(values, (1..=20).map(f64::from).collect::<Vec<_>>());
     }
 
     #[test]
     fn what_was_never_heard_is_not_known_rather_than_none() {
         let unknown: Vec<&str> = ALL.iter().filter(|t| t.of(&Traits::default()).is_none()).map(|t| t.name).collect();
-        assert_eq!(unknown, ["write_amplification", "commit_rate", "quiet_for", "read_rate", "quota_used"]);
+        let expected = [
+            "write_amplification",
+            "commit_rate",
+            "quiet_for",
+            "read_rate",
+            "quota_used",
+            "commits_since_rewrite",
+            "partition_age",
+            "storage_cost",
+            "files_scanned",
+            "open_calls",
+        ];
+        assert_eq!(unknown, expected);
     }
 }

@@ -18,7 +18,7 @@ use crate::observe::{Entrance, ledger};
 use crate::orient::{TableState, traits};
 use crate::serve::backend::{
     Answer, Backend, Backlog, BacklogRow, Candidate, Error, Explained, Health, LastJob, Page as Asked, PartitionRow, Partitions,
-    TableLayout, label, names,
+    TableLayout, Taken, Tells, label, names,
 };
 use crate::telemetry;
 
@@ -164,6 +164,14 @@ impl Backend for Loop {
         }
     }
 
+    async fn tell(&self, name: &TableName, told: &[Tells], until_ms: i64) -> Result<Taken, Error> {
+        self.take_told(name, told, until_ms).await
+    }
+
+    fn tell_capacity(&self, free_gb: f64, until_ms: i64) -> Result<f64, Error> {
+        self.take_capacity(free_gb, until_ms)
+    }
+
     fn doors(&self) -> Vec<ledger::Row> {
         let mut rows = self.parts.inbox.ledger().rows(self.now());
         for catalog in self.parts.roster.health() {
@@ -222,7 +230,7 @@ impl Backend for Loop {
 impl Loop {
     /// The state of a table that is known, to answer by; it is taken in again where it
     /// was lost.
-    async fn state_for(&self, name: &TableName, reference: &str) -> Result<Arc<TableState>, Error> {
+    pub(super) async fn state_for(&self, name: &TableName, reference: &str) -> Result<Arc<TableState>, Error> {
         let key = self.with_known(name, reference, |page, _| page.key())?;
         if let Some(state) = self.parts.orient.glimpse(&key).await {
             return Ok(state);
@@ -269,7 +277,7 @@ impl Loop {
         }
     }
 
-    fn with_known<T>(&self, name: &TableName, reference: &str, answer: impl FnOnce(&Page, i64) -> T) -> Result<T, Error> {
+    pub(super) fn with_known<T>(&self, name: &TableName, reference: &str, answer: impl FnOnce(&Page, i64) -> T) -> Result<T, Error> {
         if reference != MAIN {
             return Err(Error::NotFound(format!("branch `{reference}` of {name} is not looked after: only `{MAIN}` is")));
         }

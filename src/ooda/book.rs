@@ -3,8 +3,10 @@
 //! are `orient`'s, in memory within a bound, and handed in where they are needed.
 
 mod count;
+mod given;
 mod keep_out;
 mod log;
+mod outside;
 mod page;
 mod scope;
 mod trust;
@@ -22,6 +24,7 @@ use crate::lake::Error;
 use crate::model::decision::Verdict;
 use crate::model::economy::{Budgets, Prices};
 use crate::model::ident::{TableIdent, TableName};
+use crate::model::outside::Stat;
 use crate::model::partition::PartitionKey;
 use crate::model::policy::{Policy, Scoping};
 use crate::model::refusal::Refused;
@@ -36,6 +39,8 @@ use super::keep_out::Clients;
 use super::lease::Leases;
 
 use log::Log;
+use outside::Outsiders;
+pub use outside::Telling;
 pub use page::{Known, Page};
 pub use scope::Await;
 
@@ -164,6 +169,8 @@ pub struct Book {
     /// Partitions whose work waits for a person.
     reviews: BTreeSet<Scope>,
     quotas: HashMap<Arc<str>, Quota>,
+    /// What others told.
+    outside: Outsiders,
     /// What jobs have shown of our estimates.
     pub(super) learned: Learned,
     /// Whether candidates are compared by corrected estimates.
@@ -261,6 +268,7 @@ impl Book {
         let page = self.pages.remove(name)?;
         self.count_objects(page.tenant.as_ref(), page.objects, 0);
         self.reviews.retain(|scope| scope.name != *name);
+        self.outside.forget(name);
         for (partition, at_ms) in page.due() {
             self.due.remove(&(at_ms, Scope { name: name.clone(), partition }));
         }
@@ -308,7 +316,7 @@ impl Book {
         }
         page.give_up(partition, now_ms);
         let (table, tenant) = (page.facts.ident, page.tenant.clone());
-        let known = self.known(table, tenant.as_ref(), partition, asked);
+        let known = self.known(&scope, table, tenant.as_ref(), asked);
         let known = Known { learned: Some(&self.learned), hold: self.leases.longest(name, now_ms), ..known };
         let page = self.pages.get_mut(name)?;
         let Some(explained) = page.judge(partition, known, self.log.standing(&scope, table), budgets) else {
@@ -349,7 +357,7 @@ impl Book {
     pub fn decisions(&self, scope: &Scope, asked: Asked<'_>, earlier: usize) -> Vec<Explained> {
         let Some(page) = self.pages.get(&scope.name) else { return Vec::new() };
         let table = page.facts.ident;
-        let known = self.known(table, page.tenant.as_ref(), &scope.partition, asked);
+        let known = self.known(scope, table, page.tenant.as_ref(), asked);
         let known = Known { learned: Some(&self.learned), hold: self.leases.longest(&scope.name, asked.now_ms), ..known };
         let Some((last, kept)) = page.decision(&scope.partition, known, self.log.last(scope, table)) else { return Vec::new() };
         // one that was made again for the question comes before all that are kept
@@ -358,15 +366,17 @@ impl Book {
     }
 
     /// What a judgement goes by, beside the page.
-    fn known<'a>(&self, table: TableIdent, tenant: Option<&Arc<str>>, partition: &PartitionKey, asked: Asked<'a>) -> Known<'a> {
+    fn known<'a>(&self, scope: &Scope, table: TableIdent, tenant: Option<&Arc<str>>, asked: Asked<'a>) -> Known<'a> {
         let Asked { state, read_rate, clients, recorder, now_ms, .. } = asked;
+        let outside = self.outside.of(&scope.name, &scope.partition, now_ms);
         Known {
             state,
-            paused: self.is_paused(table, partition, state),
-            read_rate,
+            paused: self.is_paused(table, &scope.partition, state),
+            read_rate: outside.value(Stat::ReadRate).or(read_rate),
             clients,
             hold: None,
-            quota_used: self.quota_used(tenant),
+            quota_used: outside.value(Stat::QuotaUsed).or_else(|| self.quota_used(tenant)),
+            outside,
             learned: None,
             prices: asked.prices,
             recorder,
@@ -422,7 +432,7 @@ impl Book {
     }
 
     /// Work that may start.
-    pub fn pending(&mut self) -> Vec<Candidate> {
+    pub fn pending(&mut self, now_ms: i64) -> Vec<Candidate> {
         let pages = &self.pages;
         self.waiting.retain(|scope| pages.get(&scope.name).is_some_and(|page| page.candidate(&scope.partition).is_some()));
         let ready = |scope: &Scope| {
@@ -433,7 +443,8 @@ impl Book {
             if self.corrects {
                 self.correct(&mut candidate);
             }
-            candidate.context.quota_used = self.quota_used(page.tenant.as_ref());
+            let told = self.outside.of(&scope.name, &scope.partition, now_ms).value(Stat::QuotaUsed);
+            candidate.context.quota_used = told.or_else(|| self.quota_used(page.tenant.as_ref()));
             Some(candidate)
         };
         let mut pending: Vec<Candidate> = self.waiting.iter().filter_map(ready).collect();

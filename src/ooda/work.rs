@@ -12,7 +12,7 @@ use crate::model::decision::{Reason, Verdict};
 use crate::model::event::{Certainty, Door, Event};
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::plan::Plan;
-use crate::model::policy::{Policy, Rule};
+use crate::model::policy::{BudgetLimits, Policy, Rule, Takes};
 use crate::model::refusal::{Refusal, Refused};
 use crate::telemetry::{self, JobEnd};
 
@@ -163,6 +163,10 @@ impl Loop {
             page.remember(scope, memory);
         });
         let limits = self.parts.settings.budgets.narrowest(tenant.as_deref());
+        let now = self.gb_hours_per_hour(self.now());
+        // a look ahead is at what would be done if all were free
+        let rate = if begun.foresight { limits.gb_hours_per_hour } else { limits.gb_hours_per_hour.min(now) };
+        let limits = BudgetLimits { gb_hours_per_hour: rate, ..limits };
         let order = Order { table: view.ident, name, reference: &begun.reference, policy: &policy, limits: &limits, cause: &cause };
         Ok(match plans_since(&order, &files, since) {
             Ok(plans) => Found::Plans(plans, table, Box::new(policy)),
@@ -285,7 +289,7 @@ impl Loop {
     pub(super) fn found_nothing(&self, begun: &Begun, policy: &Policy, reason: Reason) {
         let scope = &begun.scope.partition;
         let shrunken = begun.max_bytes != u64::MAX;
-        let for_deletes = asked_by_deletes(&begun.verdict) && !shrunken;
+        let for_deletes = asks_for_deletes(&begun.verdict, policy) && !shrunken;
         let now_ms = self.now();
         self.with_page(begun, |page| match reason {
             Reason::Refused(refused) => page.refuse(scope, refused, now_ms),
@@ -359,9 +363,13 @@ fn used(result: &JobResult) -> Used {
     Used { gb_hours: numbers.gb_hours, bytes: if begun || commits { numbers.bytes_in } else { 0 }, commits: u64::from(commits) }
 }
 
-fn asked_by_deletes(verdict: &Verdict) -> bool {
-    let name = Rule::Deletes { min_ratio: 0.0, min_files_per_data_file: 0 }.name();
-    matches!(verdict, Verdict::Now { rule, .. } if rule == name)
+/// Whether an empty plan shows that no delete applies: it would have taken what they do.
+fn asks_for_deletes(verdict: &Verdict, policy: &Policy) -> bool {
+    match Cause::of_verdict(verdict, policy) {
+        Some(Cause::Due(_)) => true,
+        Some(Cause::Rule(rule)) => matches!(rule, Rule::Deletes { .. } | Rule::Own { takes: Takes::Deletes | Takes::All, .. }),
+        Some(Cause::Score | Cause::Request) | None => false,
+    }
 }
 
 fn tell(result: &JobResult) {

@@ -35,6 +35,7 @@ pub fn table_traits(state: &TableState, cost: &CostModel, now_ms: i64) -> Traits
         add(&mut sum, &traits);
         sum.delete_file_count = sum.delete_file_count.saturating_add(layout.delete_files());
         sum.equality_delete_records = sum.equality_delete_records.saturating_add(layout.equality_deletes.records);
+        sum.equality_delete_files = sum.equality_delete_files.saturating_add(layout.equality_deletes.files);
         if traits.small_file_count > 0 {
             sum.compute_cost += cost.gb_hours(traits.small_bytes);
         }
@@ -72,6 +73,7 @@ pub fn of_layout(layout: &PartitionLayout, global: Tally, scale: &SizeScale) -> 
         delete_file_count: layout.delete_files().saturating_add(global.files),
         position_delete_records: positions,
         equality_delete_records: keys,
+        equality_delete_files: layout.equality_deletes.files.saturating_add(global.files),
         ..Traits::default()
     };
     traits.file_count_reduction = traits.small_file_count.saturating_sub(scale.outputs(traits.small_bytes));

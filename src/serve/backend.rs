@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::model::decision::Decision;
 use crate::model::event::{Event, Heard};
 use crate::model::ident::TableName;
+use crate::model::outside::Stat;
 use crate::model::partition::{PartitionKey, Value};
 use crate::model::plan::Path;
 use crate::model::refusal::Refused;
@@ -68,6 +69,23 @@ pub trait Backend: Send + Sync + 'static {
     /// partition is known is told by its refusal.
     async fn why(&self, name: &TableName, filter: Option<&str>) -> Result<Vec<Explained>, Error>;
 
+    /// Takes what another system told of a table, which holds until a time.
+    ///
+    /// # Errors
+    /// When the table is not known, or there is no room for more.
+    async fn tell(&self, _name: &TableName, _told: &[Tells], _until_ms: i64) -> Result<Taken, Error> {
+        Err(Error::Unavailable("nothing is taken here".to_owned()))
+    }
+
+    /// Takes what a cluster has free, in GB, until a time. Gives back what all jobs may
+    /// spend an hour from here on.
+    ///
+    /// # Errors
+    /// When the settings do not ask for it.
+    fn tell_capacity(&self, _free_gb: f64, _until_ms: i64) -> Result<f64, Error> {
+        Err(Error::Unavailable("nothing is taken here".to_owned()))
+    }
+
     /// Has a table left alone for somebody, in place of what the same holder asked for
     /// before; gives back until when.
     ///
@@ -112,6 +130,24 @@ pub struct Answer {
     pub note: String,
 }
 
+/// What another system told of a table, or of one of its partitions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tells {
+    /// As in [`names`]; empty for the whole table.
+    pub partition: String,
+    /// The numbers.
+    pub stats: Vec<(Stat, f64)>,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Of so many scopes it was taken.
+    pub taken: u64,
+    /// Partitions that have no live files.
+    pub unknown: Vec<String>,
+}
+
 /// Why the loop does not answer a question.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -127,6 +163,9 @@ pub enum Error {
     /// The question cannot be read.
     #[error("{0}")]
     Invalid(String),
+    /// The settings do not ask for it.
+    #[error("{0}")]
+    Unasked(String),
     /// Something that should not happen.
     #[error("{0}")]
     Internal(String),
@@ -322,16 +361,22 @@ pub fn label(key: &PartitionKey, spec: Option<&SpecInfo>) -> String {
     spec.map_or_else(|| SpecInfo::default().name(key), |spec| spec.name(key))
 }
 
-/// Whether a filter names a partition: its label or its values separated by commas,
-/// as people read them or as the table's metadata holds them, with or without quotes.
-pub fn names(filter: &str, key: &PartitionKey, spec: Option<&SpecInfo>) -> bool {
+/// Everything that names a partition: its label or its values separated by commas, as
+/// people read them or as the table's metadata holds them, with or without quotes.
+pub fn names_of(key: &PartitionKey, spec: Option<&SpecInfo>) -> [String; 8] {
     let read = spec.cloned().unwrap_or_default();
     let held = SpecInfo { forms: Vec::new(), ..read.clone() };
     let bare = |text: &str| text.replace('"', "");
-    [read, held].iter().any(|spec| {
-        let (label, values) = (spec.name(key), spec.values(key).join(","));
-        filter == label || filter == values || filter == bare(&label) || filter == bare(&values)
-    })
+    let of = |spec: &SpecInfo| (spec.name(key), spec.values(key).join(","));
+    let ((label, values), (held_label, held_values)) = (of(&read), of(&held));
+    let bares = [bare(&label), bare(&values), bare(&held_label), bare(&held_values)];
+    let [a, b, c, d] = bares;
+    [label, values, held_label, held_values, a, b, c, d]
+}
+
+/// Whether a filter names a partition; see [`names_of`].
+pub fn names(filter: &str, key: &PartitionKey, spec: Option<&SpecInfo>) -> bool {
+    names_of(key, spec).iter().any(|name| name == filter)
 }
 
 /// A partition with every value exactly, for any JSON reader: whole numbers of 64

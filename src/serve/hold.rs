@@ -97,7 +97,7 @@ fn answer(done: Result<serde_json::Value, Error>) -> Response {
     };
     let status = match &error {
         Error::NotFound(_) => StatusCode::NOT_FOUND,
-        Error::Refused(_) => StatusCode::CONFLICT,
+        Error::Refused(_) | Error::Unasked(_) => StatusCode::CONFLICT,
         Error::Invalid(_) => StatusCode::BAD_REQUEST,
         Error::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         Error::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,

@@ -1,5 +1,5 @@
-//! Over HTTP: `/metrics`, `/healthz` and `/readyz`, and the HTTP door behind the
-//! token.
+//! Over HTTP: `/metrics`, `/healthz` and `/readyz`, and behind the token the HTTP door
+//! and what is asked and told in JSON.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use metrics_exporter_prometheus::PrometheusHandle;
 
+use super::api;
 use super::backend::{Backend, Health};
 use super::guard::{self, Guard};
 use super::hold;
@@ -23,8 +24,11 @@ struct Shared {
 
 pub(super) fn router(backend: Arc<dyn Backend>, metrics: PrometheusHandle, guard: Guard, max_bytes: usize) -> Router {
     let door = backend.entrance().map(|entrance| observe::http::router(entrance, max_bytes));
-    let door =
-        door.unwrap_or_default().merge(hold::router(backend.clone())).layer(axum::middleware::from_fn_with_state(guard, guard::pass));
+    let door = door
+        .unwrap_or_default()
+        .merge(hold::router(backend.clone()))
+        .merge(api::router(Arc::clone(&backend), max_bytes))
+        .layer(axum::middleware::from_fn_with_state(guard, guard::pass));
     Router::new()
         .route("/metrics", get(render))
         .route("/healthz", get(healthz))

@@ -46,7 +46,7 @@ impl From<Error> for Status {
         };
         match error {
             Error::NotFound(_) => Self::not_found(text),
-            Error::Refused(_) => Self::failed_precondition(text),
+            Error::Refused(_) | Error::Unasked(_) => Self::failed_precondition(text),
             Error::Unavailable(_) => Self::unavailable(text),
             Error::Invalid(_) => Self::invalid_argument(text),
             Error::Internal(_) => Self::internal(text),

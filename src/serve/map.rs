@@ -3,6 +3,7 @@
 use super::backend::{Backlog, BacklogRow, Candidate, Explained, LastJob, PartitionRow, TableLayout};
 use crate::model::decision::{Check, CheckKind, Reason, Verdict};
 use crate::model::layout::Tier;
+use crate::model::mode::Mode;
 use crate::model::partition::{PartitionKey, Value};
 use crate::model::plan::Path;
 use crate::model::refusal::Refused;
@@ -86,7 +87,9 @@ pub fn decision(made: &Explained) -> v1::Decision {
         _ => v1::decision::Verdict::Not,
     };
     let (gb_hours, gain) = match &decision.verdict {
-        Verdict::Now { gb_hours, gain, .. } | Verdict::Queued { gb_hours, gain } | Verdict::Review { gb_hours, gain } => (*gb_hours, *gain),
+        Verdict::Now { gb_hours, gain, .. } | Verdict::Queued { gb_hours, gain, .. } | Verdict::Review { gb_hours, gain } => {
+            (*gb_hours, *gain)
+        }
         Verdict::Not { .. } => (0.0, 0),
     };
     v1::Decision {
@@ -108,6 +111,7 @@ pub fn decision(made: &Explained) -> v1::Decision {
         waits_for: made.waits_for.clone(),
         decided_at_ms: made.decided_ms,
         last_job: made.last_job.as_ref().map(last_job),
+        eligible_at_ms: decision.eligible_ms,
     }
 }
 
@@ -125,10 +129,14 @@ fn last_job(last: &LastJob) -> v1::LastJob {
 fn detail(made: &Explained) -> String {
     match &made.decision.verdict {
         Verdict::Not { reason: Reason::Refused(refused) } => refused.told(),
+        Verdict::Not { reason: Reason::OwnFilter { name, failure: None } } => format!("the filter `{name}` does not hold"),
+        Verdict::Not { reason: Reason::OwnFilter { name, failure: Some(why) } } => format!("the filter `{name}` cannot be asked: {why}"),
         Verdict::Not { reason: Reason::Held { by, .. } } => format!("held by {by}: it is left alone until then"),
         Verdict::Not { reason } => reason_words(reason).to_owned(),
+        Verdict::Now { rule, .. } if Mode::named(rule).is_some() => format!("mode `{rule}` makes it due"),
         Verdict::Now { rule, .. } => format!("rule `{rule}` fired"),
-        Verdict::Queued { .. } => "no rule fired; ranked for a round".to_owned(),
+        Verdict::Queued { rule: Some(rule), .. } => format!("rule `{rule}` fired; ranked for a round, as the mode `queued` has it"),
+        Verdict::Queued { rule: None, .. } => "no rule fired; ranked for a round".to_owned(),
         Verdict::Review { .. } => format!(
             "dearer than the settings let without asking; to have it done: afterwrite compact {} --partition '{}'",
             made.decision.name, made.label
@@ -148,6 +156,12 @@ fn reason_words(reason: &Reason) -> &'static str {
         Reason::Held { .. } => "somebody asked that it be left alone; `release` takes that back",
         Reason::KeptOut { .. } => "a writer is expected, whose statement a rewrite would make fail",
         Reason::OutsideWindows { .. } => "outside the hours in which the settings let work begin",
+        Reason::NotDue { .. } => "work is not due yet, as the settings' mode has it",
+        Reason::NeverDue => "the schedule has no time any more",
+        Reason::NoPressure => "less of the quota is in use than makes work due, or its use is not known",
+        Reason::OwnFilter { .. } => "a filter of the settings",
+        Reason::Intermediate => "the settings say that the table only holds what others are made of",
+        Reason::SoonDropped => "it will be dropped soon, as its retention says",
         Reason::InFlight => "work on it is under way",
         Reason::Healthy => "no rule fires and there is nothing to gain",
         Reason::NothingToGain => "a rule would fire but its plan is empty",
@@ -164,7 +178,8 @@ fn until_ms(verdict: &Verdict) -> Option<i64> {
                 | Reason::QuietWindow { until_ms }
                 | Reason::Held { until_ms, .. }
                 | Reason::KeptOut { until_ms }
-                | Reason::OutsideWindows { until_ms },
+                | Reason::OutsideWindows { until_ms }
+                | Reason::NotDue { until_ms },
         } => Some(*until_ms),
         _ => None,
     }
@@ -235,6 +250,14 @@ fn traits(t: &Traits) -> v1::Traits {
         known_since_ms: t.known_since_ms,
         read_rate: t.read_rate,
         quota_used: t.quota_used,
+        equality_delete_files: t.equality_delete_files,
+        commits_since_rewrite: t.commits_since_rewrite,
+        partition_age_ms: t.partition_age_ms,
+        outside: t
+            .outside
+            .told()
+            .map(|(stat, told)| v1::OutsideTrait { name: stat.name().to_owned(), value: told.value, age_ms: told.age_ms })
+            .collect(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the process answers to the outside: gRPC services, health, reflection,
 //! metrics.
 
+mod api;
 pub mod backend;
 pub mod client;
 mod guard;
@@ -12,7 +13,9 @@ mod listen;
 mod map;
 mod plain;
 mod server;
+mod statistics;
 mod tls;
+pub mod told;
 
 pub use backend::Backend;
 pub use guard::Token;

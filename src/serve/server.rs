@@ -22,10 +22,12 @@ use super::http;
 use super::layout::Layouts;
 use super::listen::{Refusal, check_listen};
 use super::plain::Plain;
+use super::statistics::Told;
 use super::tls::settle_provider;
 use crate::proto::DESCRIPTORS;
 use crate::proto::services::commit_hook_server::CommitHookServer;
 use crate::proto::services::layout_server::LayoutServer;
+use crate::proto::services::statistics_server::StatisticsServer;
 
 /// What to listen on, and who may call.
 #[derive(Clone, Debug)]
@@ -162,10 +164,12 @@ async fn services(backend: &Arc<dyn Backend>, options: &Options, stop: &Cancella
     let guard = Guard(options.token.clone());
     let hook = CommitHookServer::new(Hook { backend: backend.clone(), stop: stop.clone() });
     let layout = LayoutServer::new(Layouts { backend: backend.clone(), stop: stop.clone() });
+    let statistics = StatisticsServer::new(Told { backend: backend.clone() }).max_decoding_message_size(options.max_message_bytes);
     let hook = hook.max_decoding_message_size(options.max_message_bytes);
     let layout = layout.max_decoding_message_size(options.max_message_bytes);
     reporter.set_serving::<CommitHookServer<Hook>>().await;
     reporter.set_serving::<LayoutServer<Layouts>>().await;
+    reporter.set_serving::<StatisticsServer<Told>>().await;
     let setup = |e: tonic_reflection::server::Error| Error::Setup(e.to_string());
     let describe = || {
         tonic_reflection::server::Builder::configure()
@@ -179,6 +183,7 @@ async fn services(backend: &Arc<dyn Backend>, options: &Options, stop: &Cancella
         .add_service(health)
         .add_service(InterceptedService::new(Plain(hook), guard.clone()))
         .add_service(InterceptedService::new(Plain(layout), guard.clone()))
+        .add_service(InterceptedService::new(Plain(statistics), guard.clone()))
         .add_service(InterceptedService::new(v1, guard.clone()))
         .add_service(InterceptedService::new(v1alpha, guard));
     Ok((reporter, router))
@@ -223,6 +228,7 @@ impl Running {
     pub async fn drain(self, patience: Duration) -> bool {
         self.health.set_not_serving::<CommitHookServer<Hook>>().await;
         self.health.set_not_serving::<LayoutServer<Layouts>>().await;
+        self.health.set_not_serving::<StatisticsServer<Told>>().await;
         self.health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
         self.stop.cancel();
         let deadline = tokio::time::sleep(patience);

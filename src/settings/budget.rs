@@ -11,8 +11,9 @@ use super::units::{number, or_off, some_size, word, words};
 use crate::model::economy::{Budgets, Limits, Tenant};
 use crate::model::policy::BudgetLimits;
 
-/// What all jobs share, and what each table may spend.
-pub(super) fn from_section(mut section: Section<'_>) -> Budgets {
+/// What all jobs share and what each table may spend, and the share of what is free that
+/// it follows.
+pub(super) fn from_section(mut section: Section<'_>, capacity_share: &mut Option<f64>) -> Budgets {
     let default = BudgetLimits::default();
     let overall = BudgetLimits {
         gb_hours_per_hour: section.read("gb_hours_per_hour", |v| number(v, 0.001, 1e6)).unwrap_or(default.gb_hours_per_hour),
@@ -22,6 +23,7 @@ pub(super) fn from_section(mut section: Section<'_>) -> Budgets {
     let (bytes_per_hour, commits_per_hour) = volumes(&mut section);
     let more = Limits { bytes_per_hour, commits_per_hour, ..Limits::default() };
     let per_table = limits(section.section("table"));
+    *capacity_share = section.read("capacity_share", |v| or_off(v, |v| number(v, 0.0, 1.0))).flatten();
     section.finish();
     Budgets { overall, more, per_table, tenants: Vec::new() }
 }

@@ -9,10 +9,12 @@ mod budget;
 mod cache;
 mod catalog;
 mod environment;
+mod expressions;
 mod journal;
 mod kafka;
 mod policy;
 mod poll;
+mod preset;
 mod proxy;
 mod ranking;
 mod record;
@@ -38,6 +40,7 @@ use section::Section;
 
 pub use cache::Cache;
 pub use catalog::{Catalog, CatalogKind};
+pub use expressions::Expressions;
 pub use journal::Journal;
 pub use kafka::{Kafka, Topic as KafkaTopic};
 pub use policy::PolicySettings;
@@ -67,10 +70,15 @@ pub struct Settings {
     pub budget: BudgetLimits,
     /// All budgets: what jobs share, what tables and tenants may spend.
     pub budgets: Budgets,
+    /// The share of what a cluster has free that jobs may hold; the overall budget follows
+    /// it where it is set.
+    pub capacity_share: Option<f64>,
     /// How candidates are compared and chosen.
     pub ranking: Ranking,
     /// What resources cost.
     pub prices: Prices,
+    /// Users' own traits, filters and triggers.
+    pub expressions: Expressions,
     /// Where decisions are recorded.
     pub record: Record,
     /// What holds for every table.
@@ -180,6 +188,7 @@ impl Settings {
         if self.server.token.is_some() {
             lines.push("token    is asked of callers".to_owned());
         }
+        lines.extend(self.expressions.lines());
         for (at, (key, value)) in self.shown_defaults().into_iter().enumerate() {
             lines.push(format!("{:<8} {key} = {value}", if at == 0 { "defaults" } else { "" }));
         }
@@ -223,6 +232,8 @@ impl Settings {
         let instance = top.read("instance", units::word);
         let server = Server::from_section(top.section("server"));
         let (catalogs, named) = catalog::all(top.section("catalog"));
+        let expressions = Expressions::read(&mut top);
+        let mut capacity_share = None;
         let mut settings = Self {
             instance,
             server,
@@ -232,12 +243,14 @@ impl Settings {
             cache: Cache::from_section(top.section("cache")),
             poll: Poll::from_section(top.section("poll")),
             budget: BudgetLimits::default(),
-            budgets: budget::from_section(top.section("budget")),
+            budgets: budget::from_section(top.section("budget"), &mut capacity_share),
+            capacity_share,
             ranking: ranking::from_section(top.section("ranking")),
             prices: ranking::prices(top.section("prices")),
             record: Record::from_section(top.section("record")),
-            defaults: PolicySettings::from_section(top.section("defaults")),
-            tables: table::all(&mut top, &named),
+            defaults: PolicySettings::from_section(top.section("defaults"), &expressions),
+            tables: table::all(&mut top, &named, &expressions),
+            expressions,
         };
         settings.budget = settings.budgets.overall;
         settings.budgets.tenants = budget::tenants(&mut top, &named);

@@ -3,9 +3,13 @@
 use figment::value::{Dict, Value};
 use serde::Deserialize;
 
+use super::expressions::Expressions;
 use super::section::Section;
 use super::units::{self, Read, duration_ms, flag, number, size, some_duration_ms, some_size};
-use crate::model::policy::{Policy, Rule, Scoping};
+use crate::model::mode::Mode;
+use crate::model::policy::{Filter, Policy, Rule, Scoping};
+use crate::model::preset::Preset;
+use crate::model::schedule::Schedule;
 use crate::model::window::Window;
 
 /// Changes to a policy; what is `None` stays as it is.
@@ -57,19 +61,40 @@ pub struct PolicySettings {
     pub review_min_gain: Option<u64>,
     /// When work may begin.
     pub windows: Option<Vec<Window>>,
+    /// Whose triggers and sizes are taken, before every other key here; `Some(None)` for
+    /// nobody's.
+    pub preset: Option<Option<Preset>>,
+    /// Which work begins when.
+    pub mode: Option<Mode>,
+    /// When periodic work is due.
+    pub schedule: Option<Schedule>,
+    /// For so long after a time of the schedule work may begin, in milliseconds.
+    pub schedule_length_ms: Option<i64>,
+    /// The off-peak hours.
+    pub off_peak: Option<Vec<Window>>,
+    /// The share of the quota in use from which there is pressure.
+    pub quota_pressure: Option<f64>,
+    /// Users' own filters.
+    pub filters: Option<Vec<Filter>>,
+    /// Whether the table only holds what others are made of.
+    pub intermediate: Option<bool>,
+    /// After so long a partition by time is dropped, in milliseconds; `Some(None)` for never.
+    pub retention_ms: Option<Option<i64>>,
+    /// A partition that is dropped within this time is left alone, in milliseconds.
+    pub retention_margin_ms: Option<i64>,
     /// How much one piece of work takes.
     pub scope: Option<Scoping>,
 }
 
 impl PolicySettings {
-    pub(super) fn from_section(mut section: Section<'_>) -> Self {
+    pub(super) fn from_section(mut section: Section<'_>, expressions: &Expressions) -> Self {
         let s = &mut section;
         let settings = Self {
             enabled: s.read("enabled", flag),
             act: s.read("act", flag),
             target_file_size: s.read("target_file_size", some_size),
             small_permille: s.read("small_ratio", permille),
-            rules: s.read("rules", rules),
+            rules: s.read("rules", |v| rules(v, expressions)),
             queue_min_reduction: s.read("queue_min_reduction", count_or_off),
             min_table_age_ms: s.read("min_table_age", duration_ms),
             min_table_bytes: s.read("min_table_size", size),
@@ -88,6 +113,16 @@ impl PolicySettings {
             review_above_gb_hours: s.read("review_above_gb_hours", |v| units::or_off(v, |v| number(v, 0.0, 1e9))),
             review_min_gain: s.read("review_min_gain", |v| number(v, 0, u64::MAX)),
             windows: s.read("windows", windows),
+            preset: s.read("preset", |v| units::or_off(v, preset)),
+            mode: s.read("mode", mode),
+            schedule: s.read("schedule", |v| units::text(v)?.parse()),
+            schedule_length_ms: s.read("schedule_length", some_duration_ms),
+            off_peak: s.read("off_peak", some_windows),
+            quota_pressure: s.read("quota_pressure", |v| number(v, 0.0, 1.0)),
+            filters: s.read("filters", |v| expressions.filters(v)),
+            intermediate: s.read("intermediate", flag),
+            retention_ms: s.read("retention", |v| units::or_off(v, some_duration_ms)),
+            retention_margin_ms: s.read("retention_margin", duration_ms),
             scope: s.read("scope", scope),
         };
         section.finish();
@@ -96,6 +131,20 @@ impl PolicySettings {
 
     /// The policy with these changes.
     pub fn over(&self, mut policy: Policy) -> Policy {
+        if let Some(Some(preset)) = self.preset {
+            // it has none of its own
+            policy = Self { preset: None, ..Self::preset(preset) }.over(policy);
+        }
+        set(&mut policy.preset, &self.preset);
+        set(&mut policy.pace.mode, &self.mode);
+        set(&mut policy.pace.schedule, &self.schedule);
+        set(&mut policy.pace.schedule_length_ms, &self.schedule_length_ms);
+        set(&mut policy.pace.off_peak, &self.off_peak);
+        set(&mut policy.pace.quota_pressure, &self.quota_pressure);
+        set(&mut policy.filters, &self.filters);
+        set(&mut policy.intermediate, &self.intermediate);
+        set(&mut policy.retention_ms, &self.retention_ms);
+        set(&mut policy.retention_margin_ms, &self.retention_margin_ms);
         set(&mut policy.enabled, &self.enabled);
         set(&mut policy.act, &self.act);
         set(&mut policy.scale.target, &self.target_file_size);
@@ -165,8 +214,26 @@ fn windows(value: &Value) -> Read<Vec<Window>> {
     }
 }
 
+fn some_windows(value: &Value) -> Read<Vec<Window>> {
+    let all = windows(value)?;
+    if all.is_empty() { Err("needs hours: write for example \"20:00-06:00\", in UTC".to_owned()) } else { Ok(all) }
+}
+
+fn preset(value: &Value) -> Read<Preset> {
+    let written = units::text(value)?;
+    let known = || Preset::ALL.map(Preset::name).join(", ");
+    Preset::named(written.trim()).ok_or_else(|| format!("unknown preset `{written}`: write {}", known()))
+}
+
+fn mode(value: &Value) -> Read<Mode> {
+    let written = units::text(value)?;
+    let known = || Mode::ALL.map(Mode::name).join(", ");
+    Mode::named(written.trim()).ok_or_else(|| format!("unknown mode `{written}`: write {}", known()))
+}
+
 /// A list of rules, each a name or a table with its thresholds.
-fn rules(value: &Value) -> Read<Vec<Rule>> {
+fn rules(value: &Value, expressions: &Expressions) -> Read<Vec<Rule>> {
+    let rule = |value: &Value| rule(value, expressions);
     match value {
         Value::Array(_, values) => values.iter().map(rule).collect(),
         _ if units::text(value)?.trim().is_empty() => Ok(Vec::new()),
@@ -174,15 +241,19 @@ fn rules(value: &Value) -> Read<Vec<Rule>> {
     }
 }
 
-fn rule(value: &Value) -> Read<Rule> {
+fn rule(value: &Value, expressions: &Expressions) -> Read<Rule> {
     let (name, given) = match value {
         Value::Dict(_, given) => {
             (given.get("rule").map(units::text).transpose()?.ok_or("a rule needs its name: rule = \"small-files\"")?, given.clone())
         }
         value => (units::text(value)?, Dict::new()),
     };
+    if let (Some(trigger), true) = (expressions.trigger(&name), given.is_empty()) {
+        return Ok(trigger.clone());
+    }
     let default = Policy::default().rules.into_iter().find(|r| r.name() == name);
-    let default = default.ok_or_else(|| format!("unknown rule `{name}`: write small-files, entropy or deletes"))?;
+    let default =
+        default.ok_or_else(|| format!("unknown rule `{name}`: write {}small-files, entropy or deletes", expressions.trigger_names()))?;
     let mut fields = Value::serialize(&default).map_err(|e| e.to_string())?.into_dict().unwrap_or_default();
     fields.extend(given.into_iter().map(|(key, value)| (if key == "rule" { key } else { key.replace('-', "_") }, value)));
     Rule::deserialize(&Value::from(fields)).map_err(|e| format!("rule `{name}`: {e}"))

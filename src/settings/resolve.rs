@@ -52,12 +52,13 @@ pub fn resolve_over(
             Err(message) => warnings.push(Warning { property: WRITE_TARGET.into(), message }),
         }
     }
-    (own_properties(properties, &mut warnings).over(policy), warnings)
+    policy.own.clone_from(&settings.expressions.traits);
+    (own_properties(settings, properties, &mut warnings).over(policy), warnings)
 }
 
 /// `afterwrite.enabled=true` is leave to rewrite, unless `afterwrite.act` says
 /// otherwise.
-fn own_properties(properties: &BTreeMap<String, String>, warnings: &mut Vec<Warning>) -> PolicySettings {
+fn own_properties(settings: &Settings, properties: &BTreeMap<String, String>, warnings: &mut Vec<Warning>) -> PolicySettings {
     let ours = properties.iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value)));
     let ours = ours.filter(|(key, _)| *key != MANAGED_COMPACTION);
     let mut values = Dict::new();
@@ -68,7 +69,7 @@ fn own_properties(properties: &BTreeMap<String, String>, warnings: &mut Vec<Warn
         written.insert(known, key);
     }
     let mut mistakes = Vec::new();
-    let mut set = PolicySettings::from_section(Section::new("", Value::from(values), &mut mistakes));
+    let mut set = PolicySettings::from_section(Section::new("", Value::from(values), &mut mistakes), &settings.expressions);
     if set.enabled == Some(true) && set.act.is_none() {
         set.act = Some(true);
     }

@@ -31,6 +31,16 @@ impl PolicySettings {
             review_above_gb_hours: Some(policy.review_above_gb_hours),
             review_min_gain: Some(policy.review_min_gain),
             windows: Some(policy.windows.clone()),
+            preset: Some(policy.preset),
+            mode: Some(policy.pace.mode),
+            schedule: Some(policy.pace.schedule.clone()),
+            schedule_length_ms: Some(policy.pace.schedule_length_ms),
+            off_peak: Some(policy.pace.off_peak.clone()),
+            quota_pressure: Some(policy.pace.quota_pressure),
+            filters: Some(policy.filters.clone()),
+            intermediate: Some(policy.intermediate),
+            retention_ms: Some(policy.retention_ms),
+            retention_margin_ms: Some(policy.retention_margin_ms),
             scope: Some(policy.scope),
         }
     }
@@ -62,14 +72,30 @@ impl PolicySettings {
             ("memory_limit", self.memory_limit.map(size)),
             ("review_above_gb_hours", self.review_above_gb_hours.map(|v| v.map_or_else(|| "\"off\"".to_owned(), |v| v.to_string()))),
             ("review_min_gain", self.review_min_gain.map(|v| v.to_string())),
-            (
-                "windows",
-                self.windows.as_ref().map(|w| format!("[{}]", w.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", "))),
-            ),
+            ("windows", self.windows.as_ref().map(|w| list(w))),
+            // before the keys that it sets, which come after it wherever they are written
+            ("preset", self.preset.map(|v| or_off(v.map(|preset| format!("\"{}\"", preset.name()))))),
+            ("mode", self.mode.map(|v| format!("\"{}\"", v.name()))),
+            ("schedule", self.schedule.as_ref().map(|v| format!("\"{v}\""))),
+            ("schedule_length", self.schedule_length_ms.map(duration)),
+            ("off_peak", self.off_peak.as_ref().map(|w| list(w))),
+            ("quota_pressure", self.quota_pressure.map(|v| v.to_string())),
+            ("filters", self.filters.as_ref().map(|f| list(&f.iter().map(|f| f.name.as_str()).collect::<Vec<_>>()))),
+            ("intermediate", self.intermediate.map(|v| v.to_string())),
+            ("retention", self.retention_ms.map(|v| or_off(v.map(duration)))),
+            ("retention_margin", self.retention_margin_ms.map(duration)),
             ("scope", self.scope.map(|scope| format!("\"{}\"", scope.name()))),
         ]);
         keys.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
     }
+}
+
+fn or_off(value: Option<String>) -> String {
+    value.unwrap_or_else(|| "\"off\"".to_owned())
+}
+
+fn list<T: std::fmt::Display>(all: &[T]) -> String {
+    format!("[{}]", all.iter().map(|one| format!("\"{one}\"")).collect::<Vec<_>>().join(", "))
 }
 
 /// In the largest unit that says it exactly.
@@ -98,6 +124,7 @@ fn duration(ms: i64) -> String {
 fn rule(rule: &Rule) -> String {
     let name = rule.name();
     match rule {
+        Rule::Own { .. } => format!("\"{name}\""),
         Rule::SmallFiles { min_reduction_ratio } => format!("{{ rule = \"{name}\", min_reduction_ratio = {min_reduction_ratio} }}"),
         Rule::Entropy { min_entropy, min_small_files } => {
             format!("{{ rule = \"{name}\", min_entropy = {min_entropy}, min_small_files = {min_small_files} }}")
@@ -126,7 +153,7 @@ mod tests {
             ..Policy::default()
         };
         let shown = PolicySettings::of(&policy).shown();
-        assert_eq!(shown.len(), 24);
+        assert_eq!(shown.len(), 34);
         let lines: Vec<String> = shown.iter().map(|(key, value)| format!("{key} = {value}")).collect();
         let read = Settings::read(&format!("[defaults]\n{}", lines.join("\n")), []).unwrap();
         assert_eq!(read.defaults.over(Policy { tier_files: 99, act: true, ..Policy::default() }), policy);

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use figment::value::Value;
 
+use super::expressions::Expressions;
 use super::policy::PolicySettings;
 use super::section::Section;
 use super::units;
@@ -37,12 +38,12 @@ fn as_path(name: &str) -> String {
 }
 
 /// `catalogs` are the names that are configured.
-pub(super) fn all(top: &mut Section<'_>, catalogs: &BTreeSet<String>) -> Vec<TableRule> {
+pub(super) fn all(top: &mut Section<'_>, catalogs: &BTreeSet<String>, expressions: &Expressions) -> Vec<TableRule> {
     match top.take("table") {
         None => Vec::new(),
         Some(Value::Array(_, rules)) => {
             let numbered = rules.into_iter().enumerate();
-            numbered.filter_map(|(place, value)| one(top.nested(&format!("table[{place}]"), value), catalogs)).collect()
+            numbered.filter_map(|(place, value)| one(top.nested(&format!("table[{place}]"), value), catalogs, expressions)).collect()
         }
         Some(_) => {
             top.mistake("table", "expected a list of tables: write [[table]]");
@@ -51,13 +52,13 @@ pub(super) fn all(top: &mut Section<'_>, catalogs: &BTreeSet<String>) -> Vec<Tab
     }
 }
 
-fn one(mut section: Section<'_>, catalogs: &BTreeSet<String>) -> Option<TableRule> {
+fn one(mut section: Section<'_>, catalogs: &BTreeSet<String>, expressions: &Expressions) -> Option<TableRule> {
     let pattern = match section.take("match") {
         None => Err("is missing: write for example \"lake.sales.*\"".to_string()),
         Some(value) => pattern(&value, catalogs),
     };
     let pattern = pattern.map_err(|message| section.mistake("match", message)).ok();
-    let policy = PolicySettings::from_section(section);
+    let policy = PolicySettings::from_section(section, expressions);
     Some(TableRule { pattern: pattern?, policy })
 }
 

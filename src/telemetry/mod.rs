@@ -209,7 +209,7 @@ pub fn decided(verdict: &Verdict) {
 pub fn verdict_names(verdict: &Verdict) -> (&'static str, String) {
     match verdict {
         Verdict::Now { rule, .. } => ("now", rule.clone()),
-        Verdict::Queued { .. } => ("queued", "score".to_owned()),
+        Verdict::Queued { rule, .. } => ("queued", rule.clone().unwrap_or_else(|| "score".to_owned())),
         Verdict::Review { .. } => ("review", "cost".to_owned()),
         Verdict::Not { reason } => ("not", reason_name(reason).to_owned()),
     }
@@ -228,6 +228,12 @@ pub fn reason_name(reason: &Reason) -> &'static str {
         Reason::Held { .. } => "hold",
         Reason::KeptOut { .. } => "keep-out",
         Reason::OutsideWindows { .. } => "outside-windows",
+        Reason::NotDue { .. } => "not-due",
+        Reason::NeverDue => "never-due",
+        Reason::NoPressure => "no-quota-pressure",
+        Reason::OwnFilter { .. } => "own-filter",
+        Reason::Intermediate => "intermediate",
+        Reason::SoonDropped => "soon-dropped",
         Reason::InFlight => "in-flight",
         Reason::Healthy => "healthy",
         Reason::NothingToGain => "nothing-to-gain",

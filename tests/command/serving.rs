@@ -121,6 +121,7 @@ async fn a_report_leads_to_a_rewrite_that_why_and_watch_explain() {
         "checks",
         "decided_at_ms",
         "detail",
+        "eligible_at_ms",
         "gain",
         "gb_hours",
         "judged_at_ms",

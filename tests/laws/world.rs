@@ -128,6 +128,8 @@ impl World {
             file_entropy_normalized: entropy / (target * target),
             delete_ratio: if layout.data.records == 0 { 0.0 } else { (deleted as f64 / layout.data.records as f64).min(1.0) },
             delete_file_count: self.deletes.len() as u64,
+            equality_delete_files: self.deletes.values().filter(|d| d.content == Content::EqualityDeletes).count() as u64,
+            equality_delete_records: self.deletes.values().filter(|d| d.content == Content::EqualityDeletes).map(|d| d.records).sum(),
             ..Traits::default()
         }
     }

@@ -48,7 +48,7 @@ async fn each_service_says_whether_it_serves() {
     let fake = Fake::new();
     let running = running(&fake, &options()).await;
     let mut health = HealthClient::new(channel(&running).await);
-    for service in ["", "afterwrite.v1.CommitHook", "afterwrite.v1.Layout"] {
+    for service in ["", "afterwrite.v1.CommitHook", "afterwrite.v1.Layout", "afterwrite.v1.Statistics"] {
         let answer = health.check(HealthCheckRequest { service: service.into() }).await.unwrap().into_inner();
         assert_eq!(answer.status(), tonic_health::pb::health_check_response::ServingStatus::Serving, "{service}");
     }

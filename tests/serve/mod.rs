@@ -9,6 +9,7 @@ mod http;
 mod layout;
 mod reflection;
 mod remote;
+mod statistics;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -26,7 +27,8 @@ use afterwrite::proto::v1;
 use afterwrite::proto::v1::commit_hook_client::CommitHookClient;
 use afterwrite::proto::v1::layout_client::LayoutClient;
 use afterwrite::serve::backend::{
-    self, Answer, Backend, Backlog, BacklogRow, Candidate, Error, Explained, Health, Page, PartitionRow, Partitions, TableLayout,
+    self, Answer, Backend, Backlog, BacklogRow, Candidate, Error, Explained, Health, Page, PartitionRow, Partitions, TableLayout, Taken,
+    Tells,
 };
 use afterwrite::serve::{Options, Running, start};
 use tokio::sync::{Notify, broadcast};
@@ -37,6 +39,7 @@ use uuid::Uuid;
 /// partitions.
 pub struct Fake {
     pub heard: Mutex<Vec<Event>>,
+    pub told: Mutex<Vec<(Tells, i64)>>,
     pub answer: Mutex<Answer>,
     pub health: Mutex<Health>,
     pub entrance: Mutex<Option<Arc<Entrance>>>,
@@ -69,6 +72,7 @@ pub fn explained(at: i32) -> Explained {
         act: true,
         checks: vec![Check { name: "tier".into(), value: 13.0, threshold: 8.0, passed: true, note: "small files in tier 4".into() }],
         traits: Traits { data_files: 13, ..Traits::default() },
+        eligible_ms: None,
     };
     Explained {
         label: backend::label(&decision.scope, None),
@@ -84,6 +88,7 @@ impl Fake {
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             heard: Mutex::default(),
+            told: Mutex::default(),
             answer: Mutex::new(Answer { heard: Heard::Accepted, note: String::new() }),
             health: Mutex::new(Health { ready: true, ..Health::default() }),
             entrance: Mutex::default(),
@@ -189,6 +194,19 @@ impl Backend for Fake {
         self.find(name)?;
         let all = (0..3).map(explained);
         Ok(all.filter(|e| filter.is_none_or(|f| backend::names(f, &e.decision.scope, None))).collect())
+    }
+
+    async fn tell(&self, name: &TableName, told: &[Tells], until_ms: i64) -> Result<Taken, Error> {
+        self.find(name)?;
+        self.told.lock().unwrap().extend(told.iter().cloned().map(|tells| (tells, until_ms)));
+        Ok(Taken { taken: told.len() as u64, unknown: vec!["gone".into()] })
+    }
+
+    fn tell_capacity(&self, free_gb: f64, until_ms: i64) -> Result<f64, Error> {
+        match until_ms {
+            1_001_234 => Err(Error::Unasked("nobody asks".into())),
+            _ => Ok(free_gb / 2.0),
+        }
     }
 
     async fn hold(&self, name: &TableName, hold: Hold) -> Result<i64, Error> {

@@ -4,7 +4,7 @@ use tonic_reflection::pb::{v1, v1alpha};
 
 use super::*;
 
-const SERVICES: [&str; 3] = ["afterwrite.v1.CommitHook", "afterwrite.v1.Layout", "grpc.health.v1.Health"];
+const SERVICES: [&str; 4] = ["afterwrite.v1.CommitHook", "afterwrite.v1.Layout", "afterwrite.v1.Statistics", "grpc.health.v1.Health"];
 
 #[tokio::test]
 async fn every_service_is_listed_and_described_in_v1() {

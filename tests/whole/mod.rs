@@ -9,6 +9,7 @@ mod economy;
 mod events;
 mod loops;
 mod memory;
+mod modes;
 mod recording;
 mod restarts;
 mod scoping;

@@ -31,6 +31,7 @@ fn made(verdict: Verdict) -> v1::Decision {
         act: false,
         checks: vec![Check { name: "small-files.tier".into(), value: 13.0, threshold: 8.0, passed: true, note: "small files".into() }],
         traits: Traits { data_files: 13, ..Traits::default() },
+        eligible_ms: None,
     };
     decision_message(&Explained {
         label: "month=12".into(),
@@ -124,7 +125,7 @@ fn a_reason_that_passes_says_when_and_a_refusal_what_was_found() {
 #[test]
 fn decisions_and_gaps_are_json_lines() {
     let decision: serde_json::Value =
-        serde_json::from_str(&watched(&Item::Decision(made(Verdict::Queued { gb_hours: 0.5, gain: 12 })), true)).unwrap();
+        serde_json::from_str(&watched(&Item::Decision(made(Verdict::Queued { gb_hours: 0.5, gain: 12, rule: None })), true)).unwrap();
     assert_eq!(
         (&decision["verdict"], &decision["snapshot_id"], &decision["gain"]),
         (&"queued".into(), &"9007199254740993".into(), &12.into())

@@ -2,6 +2,7 @@
 
 use super::super::human;
 use super::table;
+use crate::model::outside::{Outside, Stat, Told};
 use crate::model::traits::{ALL, Traits};
 use crate::proto::v1;
 
@@ -9,7 +10,9 @@ use crate::proto::v1;
 pub fn traits(traits: &Traits) -> String {
     let rows = ALL.iter().map(|t| {
         let value = t.of(traits).map_or_else(|| "not known".to_owned(), human::number);
-        vec![t.name.into(), value, t.unit.name().into(), t.kind.name().into(), t.scope.name().into(), t.meaning.into()]
+        let told = traits.outside.told().find(|(stat, _)| stat.name() == t.name);
+        let meaning = told.map_or_else(|| t.meaning.to_owned(), |(_, told)| format!("{}; told {} s ago", t.meaning, told.age_ms / 1000));
+        vec![t.name.into(), value, t.unit.name().into(), t.kind.name().into(), t.scope.name().into(), meaning]
     });
     table(&["trait", "value", "unit", "kind", "scope", "meaning"], &["value"], rows)
 }
@@ -37,8 +40,22 @@ fn read(t: &v1::Traits) -> Traits {
         known_since_ms: t.known_since_ms,
         read_rate: t.read_rate,
         quota_used: t.quota_used,
+        equality_delete_files: t.equality_delete_files,
+        commits_since_rewrite: t.commits_since_rewrite,
+        partition_age_ms: t.partition_age_ms,
+        outside: outside(t),
         ..Traits::default()
     }
+}
+
+fn outside(t: &v1::Traits) -> Outside {
+    let mut outside = Outside::default();
+    for told in &t.outside {
+        if let Some(stat) = Stat::ALL.into_iter().find(|stat| stat.name() == told.name) {
+            outside.set(stat, Told { value: told.value, age_ms: told.age_ms });
+        }
+    }
+    outside
 }
 
 #[cfg(test)]
@@ -63,6 +80,8 @@ mod tests {
             known_since_ms: Some(0),
             read_rate: Some(13.0),
             quota_used: None,
+            equality_delete_files: 15,
+            outside: vec![v1::OutsideTrait { name: "open_calls".into(), value: 20.0, age_ms: 61_000 }],
             ..v1::Traits::default()
         };
         let text = traits_of(&v1::Decision { traits: Some(wire), ..v1::Decision::default() });
@@ -70,7 +89,32 @@ mod tests {
         let rows: Vec<Vec<String>> =
             text.lines().map(cells).filter(|c| ALL.iter().any(|t| Some(t.name) == c.first().map(String::as_str))).collect();
         let values: Vec<&str> = rows.iter().filter_map(|r| r.get(1)).map(String::as_str).collect();
-        assert_eq!(values, ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "not known"]);
+        assert_eq!(
+            values,
+            [
+                "1",
+                "2",
+                "3",
+                "4",
+                "5",
+                "6",
+                "7",
+                "8",
+                "9",
+                "10",
+                "11",
+                "12",
+                "13",
+                "not known",
+                "15",
+                "not known",
+                "not known",
+                "not known",
+                "not known",
+                "20"
+            ]
+        );
+        assert!(rows[19][5].ends_with("; told 61 s ago"), "{:?}", rows[19]);
         assert_eq!(rows[1][2..5], ["files", "benefit", "partition"]);
         assert_eq!(rows[13], ["quota_used", "not known", "ratio", "context", "tenant", "live objects over the tenant's quota"]);
     }

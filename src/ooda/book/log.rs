@@ -105,6 +105,7 @@ mod tests {
             act: false,
             checks: vec![],
             traits: Traits::default(),
+            eligible_ms: None,
         };
         Arc::new(Explained { label: String::new(), decision, decided_ms: at_ms, score: 0.0, waits_for: String::new(), last_job: None })
     }
@@ -144,7 +145,7 @@ mod tests {
         let now = |gain| Verdict::Now { rule: "small-files".into(), gb_hours: 1.0, gain };
         let standing = Standing { verdict: now(3), since_ms: 5 };
         assert_eq!(Standing::since(Some(&standing), &now(4), 9), 5);
-        assert_eq!(Standing::since(Some(&standing), &Verdict::Queued { gb_hours: 1.0, gain: 4 }, 9), 9);
+        assert_eq!(Standing::since(Some(&standing), &Verdict::Queued { gb_hours: 1.0, gain: 4, rule: None }, 9), 9);
         assert_eq!(Standing::since(None, &now(4), 9), 9);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::given::{Commits, partition_age_ms};
 use super::log::Standing;
 use super::scope::{Await, ScopePage, position_deletes_came};
 use super::trust::{priced, trusted, warned};
@@ -14,6 +15,7 @@ use crate::decide::{self, Case, ScopeMemory, TableFacts};
 use crate::model::decision::{Decision, Reason, Verdict};
 use crate::model::economy::{Budgets, Prices};
 use crate::model::layout::{PartitionLayout, Tally};
+use crate::model::outside::Outside;
 use crate::model::partition::PartitionKey;
 use crate::model::policy::Policy;
 use crate::model::refusal::{Refusal, Refused};
@@ -41,6 +43,8 @@ pub struct Page {
     pub(in crate::ooda) restored: bool,
     /// Whether every partition is to be judged again, whatever it holds.
     pub(in crate::ooda) unjudged: bool,
+    /// Whether the tenant used as much of its quota as makes work due when it was asked last.
+    pub(in crate::ooda) pressed: bool,
     /// Whether any partition was judged.
     pub(in crate::ooda) judged: bool,
     /// Set by a proof that failed: nothing is rewritten here any more.
@@ -49,6 +53,7 @@ pub struct Page {
     metadata_location: String,
     refused: Vec<Refused>,
     specs: BTreeMap<i32, Arc<SpecInfo>>,
+    commits: Commits,
     warnings: Vec<Warning>,
     scopes: BTreeMap<PartitionKey, ScopePage>,
     /// Partitions that wait for a look.
@@ -72,6 +77,8 @@ pub struct Known<'a> {
     pub hold: Option<&'a Hold>,
     /// How much of its quota the tenant uses.
     pub quota_used: Option<f64>,
+    /// What others told.
+    pub outside: Outside,
     /// What jobs have shown of our estimates.
     pub learned: Option<&'a Learned>,
     /// What resources cost.
@@ -99,11 +106,13 @@ impl Page {
             looked_at_ms: began_ms,
             restored: false,
             unjudged: false,
+            pressed: false,
             judged: false,
             disproved: None,
             metadata_location: view.metadata_location.clone(),
             refused: view.refused.clone(),
             specs: view.specs.clone(),
+            commits: Commits::of(view),
             warnings,
             scopes: BTreeMap::new(),
             awaiting: BTreeSet::new(),
@@ -150,6 +159,7 @@ impl Page {
         self.metadata_location.clone_from(&view.metadata_location);
         self.refused.clone_from(&view.refused);
         self.specs.clone_from(&view.specs);
+        self.commits = Commits::of(view);
         if all {
             // those that are gone are judged too, which closes them
             scopes.extend(self.partitions(now));
@@ -283,7 +293,9 @@ impl Page {
     /// The decision on a partition as everything stands.
     fn explain(&self, key: &PartitionKey, scope: &ScopePage, known: Known<'_>) -> Option<Explained> {
         let mut traits = traits::traits(known.state, key, &self.policy.cost, known.now_ms)?;
-        (traits.read_rate, traits.quota_used) = (known.read_rate, known.quota_used);
+        (traits.read_rate, traits.quota_used, traits.outside) = (known.read_rate, known.quota_used, known.outside);
+        traits.commits_since_rewrite = Some(self.commits.since(scope.memory.last_rewrite_ms));
+        traits.partition_age_ms = partition_age_ms(key, self.spec(key), known.now_ms);
         traits.writers = Writers {
             cadence: traits.writers.cadence,
             loaded_until_ms: known.clients.busy_until_ms,
@@ -523,12 +535,21 @@ impl Page {
                     | Reason::QuietWindow { until_ms }
                     | Reason::Held { until_ms, .. }
                     | Reason::KeptOut { until_ms }
-                    | Reason::OutsideWindows { until_ms },
+                    | Reason::OutsideWindows { until_ms }
+                    | Reason::NotDue { until_ms },
             } => Some(*until_ms),
             // what waits for budget may begin no more then
             Verdict::Now { .. } | Verdict::Queued { .. } => {
-                let others = self.scopes.get(&decision.scope).and_then(|scope| scope.closes_ms);
-                window::closes_ms(&self.policy.windows, decision.at_ms).into_iter().chain(others).min()
+                let urgent = matches!(decision.verdict, Verdict::Now { .. });
+                let closes = [
+                    window::closes_ms(&self.policy.windows, decision.at_ms),
+                    decide::mode::closes_ms(&self.policy.pace, decision.at_ms, urgent),
+                    self.scopes.get(&decision.scope).and_then(|scope| scope.closes_ms),
+                ];
+                closes.into_iter().flatten().min()
+            }
+            Verdict::Not { reason: Reason::Healthy | Reason::NothingToGain | Reason::OwnFilter { .. } } => {
+                decide::own::again_ms(&self.policy, &decision.traits, decision.at_ms)
             }
             Verdict::Not { reason: Reason::InFlight } => self.scopes.get(&decision.scope)?.gives_up_at(),
             Verdict::Not { reason: Reason::Refused(_) } => self.scopes.get(&decision.scope)?.lifts_ms,

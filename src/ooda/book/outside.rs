@@ -1,0 +1,249 @@
+//! Statistics that others told, of tables and partitions, until they expire. In memory
+//! only: whoever tells them tells them again.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{Book, Scope};
+use crate::decide::mode::is_pressed;
+use crate::model::ident::TableName;
+use crate::model::mode::Mode;
+use crate::model::outside::{Outside, Stat, Told};
+use crate::model::partition::PartitionKey;
+
+/// Scopes of which anything is told, at most.
+const MOST: usize = 1_000_000;
+
+/// A number as it was told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Sample {
+    value: f64,
+    told_ms: i64,
+    until_ms: i64,
+}
+
+/// What was told of one scope.
+type Row = BTreeMap<Stat, Sample>;
+
+/// What was told of one table.
+#[derive(Debug, Default)]
+struct OfTable {
+    whole: Row,
+    partitions: BTreeMap<PartitionKey, Row>,
+}
+
+/// Everything that was told.
+#[derive(Debug, Default)]
+pub struct Outsiders {
+    tables: HashMap<TableName, OfTable>,
+    /// No sample expires before.
+    next_ms: i64,
+    scopes: usize,
+}
+
+/// One scope's numbers; of the whole table without a partition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Telling {
+    /// The partition.
+    pub partition: Option<PartitionKey>,
+    /// The numbers.
+    pub stats: Vec<(Stat, f64)>,
+    /// When they expire, in milliseconds since the epoch.
+    pub until_ms: i64,
+}
+
+impl Outsiders {
+    /// What is told of a partition: of it, else of its table.
+    pub fn of(&self, name: &TableName, partition: &PartitionKey, now_ms: i64) -> Outside {
+        let mut outside = Outside::default();
+        let Some(table) = self.tables.get(name) else { return outside };
+        let own = table.partitions.get(partition).into_iter().flatten();
+        for (stat, sample) in table.whole.iter().chain(own).filter(|(_, sample)| sample.until_ms > now_ms) {
+            outside.set(*stat, Told { value: sample.value, age_ms: now_ms.saturating_sub(sample.told_ms).max(0) });
+        }
+        outside
+    }
+
+    /// The quota in use that is told of a whole table.
+    fn quota_used(&self, name: &TableName, now_ms: i64) -> Option<f64> {
+        let sample = self.tables.get(name)?.whole.get(&Stat::QuotaUsed).filter(|sample| sample.until_ms > now_ms)?;
+        Some(sample.value)
+    }
+
+    /// Takes a telling. Whether there was room for it, and whether it changed anything.
+    fn tell(&mut self, name: &TableName, telling: &Telling, now_ms: i64) -> Option<bool> {
+        let table = self.tables.entry(name.clone()).or_default();
+        let row = match &telling.partition {
+            None => &mut table.whole,
+            Some(key) => table.partitions.entry(key.clone()).or_default(),
+        };
+        if row.is_empty() && !telling.stats.is_empty() {
+            if self.scopes >= MOST {
+                return None;
+            }
+            self.scopes += 1;
+        }
+        let mut changed = false;
+        for (stat, value) in &telling.stats {
+            let sample = Sample { value: *value, told_ms: now_ms, until_ms: telling.until_ms };
+            let before = row.insert(*stat, sample);
+            changed |= before.is_none_or(|b| b.value != *value || b.until_ms <= now_ms);
+        }
+        self.next_ms = if self.next_ms == 0 { telling.until_ms } else { self.next_ms.min(telling.until_ms) };
+        Some(changed)
+    }
+
+    /// Forgets what has expired; gives back of which scopes, `None` for a whole table.
+    fn expire(&mut self, now_ms: i64) -> Vec<(TableName, Option<PartitionKey>)> {
+        let mut expired = Vec::new();
+        if self.next_ms == 0 || now_ms < self.next_ms {
+            return expired;
+        }
+        let (mut next_ms, mut scopes) = (i64::MAX, 0);
+        let mut sweep = |row: &mut Row| {
+            let before = row.len();
+            row.retain(|_, sample| sample.until_ms > now_ms);
+            next_ms = row.values().map(|sample| sample.until_ms).fold(next_ms, i64::min);
+            scopes += usize::from(!row.is_empty());
+            row.len() < before
+        };
+        self.tables.retain(|name, table| {
+            if sweep(&mut table.whole) {
+                expired.push((name.clone(), None));
+            }
+            table.partitions.retain(|key, row| {
+                if sweep(row) {
+                    expired.push((name.clone(), Some(key.clone())));
+                }
+                !row.is_empty()
+            });
+            !table.whole.is_empty() || !table.partitions.is_empty()
+        });
+        (self.next_ms, self.scopes) = (if next_ms == i64::MAX { 0 } else { next_ms }, scopes);
+        expired
+    }
+
+    /// A table is gone.
+    pub fn forget(&mut self, name: &TableName) {
+        if let Some(table) = self.tables.remove(name) {
+            let rows = std::iter::once(&table.whole).chain(table.partitions.values());
+            self.scopes = self.scopes.saturating_sub(rows.filter(|row| !row.is_empty()).count());
+        }
+    }
+}
+
+impl Book {
+    /// Takes what was told of a table; what changes by it is judged again. Gives back of
+    /// how many scopes it was taken: fewer when there is no room for more.
+    pub fn tell(&mut self, name: &TableName, tellings: &[Telling], now_ms: i64) -> usize {
+        let mut taken = 0;
+        for telling in tellings {
+            let Some(changed) = self.outside.tell(name, telling, now_ms) else { break };
+            taken += 1;
+            if changed {
+                self.judge_anew(name, telling.partition.as_ref(), now_ms);
+            }
+        }
+        taken
+    }
+
+    /// What has come to another mind by the passing of time alone: numbers that have
+    /// expired, and tenants whose use of their quota has passed a bound.
+    pub fn pass(&mut self, now_ms: i64) {
+        for (name, partition) in self.outside.expire(now_ms) {
+            self.judge_anew(&name, partition.as_ref(), now_ms);
+        }
+        let asks: Vec<TableName> =
+            self.pages.iter().filter(|(_, page)| page.policy.pace.mode == Mode::QuotaPressure).map(|(name, _)| name.clone()).collect();
+        for name in asks {
+            let Some(page) = self.pages.get(&name) else { continue };
+            let used = self.outside.quota_used(&name, now_ms).or_else(|| self.quota_used(page.tenant.as_ref()));
+            let pressed = is_pressed(&page.policy.pace, used);
+            if let Some(page) = self.pages.get_mut(&name) {
+                page.unjudged |= std::mem::replace(&mut page.pressed, pressed) != pressed;
+            }
+        }
+    }
+
+    fn judge_anew(&mut self, name: &TableName, partition: Option<&PartitionKey>, now_ms: i64) {
+        match partition {
+            Some(partition) => self.call(&Scope { name: name.clone(), partition: partition.clone() }, now_ms),
+            None => {
+                if let Some(page) = self.pages.get_mut(name) {
+                    page.unjudged = true;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::partition::Value;
+
+    fn name() -> TableName {
+        TableName::new("lake", "ns", "t")
+    }
+
+    fn key(n: i32) -> PartitionKey {
+        PartitionKey { spec_id: 0, tuple: Arc::from([Some(Value::Int(n))]) }
+    }
+
+    fn telling(partition: Option<i32>, stat: Stat, value: f64, until_ms: i64) -> Telling {
+        Telling { partition: partition.map(key), stats: vec![(stat, value)], until_ms }
+    }
+
+    #[test]
+    fn a_partition_is_known_by_what_is_told_of_it_else_of_its_table_until_it_expires() {
+        let mut outside = Outsiders::default();
+        assert_eq!(outside.tell(&name(), &telling(None, Stat::ReadRate, 5.0, 100), 0), Some(true));
+        outside.tell(&name(), &telling(Some(1), Stat::ReadRate, 7.0, 50), 10);
+        outside.tell(&name(), &telling(Some(1), Stat::OpenCalls, 9.0, 60), 20);
+        let at = |outside: &Outsiders, n, now, stat| outside.of(&name(), &key(n), now).get(stat).map(|t| (t.value, t.age_ms));
+        assert_eq!(at(&outside, 1, 30, Stat::ReadRate), Some((7.0, 20)));
+        assert_eq!(at(&outside, 2, 30, Stat::ReadRate), Some((5.0, 30)));
+        assert_eq!(at(&outside, 2, 30, Stat::OpenCalls), None);
+        // expired, though not swept yet
+        assert_eq!(at(&outside, 1, 50, Stat::ReadRate), Some((5.0, 50)));
+        assert_eq!(outside.expire(49), vec![]);
+        assert_eq!(outside.expire(50), vec![(name(), Some(key(1)))]);
+        assert_eq!((outside.scopes, outside.next_ms), (2, 60));
+        assert_eq!(outside.expire(1000).len(), 2);
+        assert_eq!((outside.scopes, outside.next_ms, outside.tables.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn what_is_told_again_changes_nothing_and_lasts_longer() {
+        let mut outside = Outsiders::default();
+        outside.tell(&name(), &telling(None, Stat::ReadRate, 5.0, 100), 0);
+        assert_eq!(outside.tell(&name(), &telling(None, Stat::ReadRate, 5.0, 200), 50), Some(false));
+        assert_eq!(outside.expire(150), vec![]);
+        assert_eq!(outside.of(&name(), &key(1), 150).value(Stat::ReadRate), Some(5.0));
+        assert_eq!(outside.tell(&name(), &telling(None, Stat::ReadRate, 5.0, 900), 300), Some(true));
+        outside.forget(&name());
+        assert_eq!(outside.scopes, 0);
+    }
+
+    proptest! {
+        #[test]
+        fn scopes_are_counted_and_nothing_outlives_its_time(
+            steps in prop::collection::vec((proptest::option::of(0i32..3), 0usize..5, 1i64..50, any::<bool>()), 0..60),
+        ) {
+            let mut outside = Outsiders::default();
+            for (now, (partition, stat, lasts, sweep)) in (0i64..).step_by(7).zip(steps) {
+                outside.tell(&name(), &telling(partition, Stat::ALL[stat], 1.0, now + lasts), now);
+                if sweep {
+                    outside.expire(now);
+                }
+                let rows = outside.tables.values().flat_map(|t| std::iter::once(&t.whole).chain(t.partitions.values()));
+                prop_assert_eq!(outside.scopes, rows.clone().filter(|row| !row.is_empty()).count());
+                let first = rows.flat_map(|row| row.values()).map(|s| s.until_ms).min();
+                prop_assert!(first.is_none_or(|first| outside.next_ms <= first && outside.next_ms > 0));
+            }
+        }
+    }
+}
