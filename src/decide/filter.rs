@@ -6,14 +6,12 @@ use crate::model::window;
 
 /// Runs every filter and records it; the reason of the first that stops.
 pub fn first_stop(case: &Case<'_>, checks: &mut Vec<Check>) -> Option<Reason> {
-    let filters = [refused, disabled, paused, too_new, too_small, cooling_down, quiet_window, in_flight];
+    let at_rest: [fn(&Case<'_>) -> Found; 3] = [refused, disabled, paused];
+    let in_time: [fn(&Case<'_>) -> Found; 5] = [too_new, too_small, cooling_down, quiet_window, in_flight];
+    let of = |filters: &[fn(&Case<'_>) -> Found]| filters.iter().map(|filter| filter(case)).collect::<Vec<_>>();
+    let found = of(&at_rest).into_iter().chain(keep_out::held(case)).chain(of(&in_time)).chain(keep_out::stops(case));
     let mut stopped = None;
-    for filter in filters {
-        let (check, reason) = filter(case);
-        checks.push(check);
-        stopped = stopped.or(reason);
-    }
-    for (check, reason) in keep_out::stops(case) {
+    for (check, reason) in found {
         checks.push(check);
         stopped = stopped.or(reason);
     }

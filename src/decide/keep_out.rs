@@ -13,22 +13,48 @@ pub const RHYTHM: u32 = 3;
 /// What a rewrite takes beside reading and writing: plan, proof, commit.
 const OVERHEAD_MS: i64 = 5_000;
 
-/// What stops a partition for others' sake, with its checks; nothing is recorded where
-/// nothing is known of others.
+/// What stops a partition for the sake of writers who are expected, with its checks; nothing
+/// is recorded where nothing is known of others.
 pub fn stops(case: &Case<'_>) -> Vec<Found> {
-    [held(case), expected(case), harmed(case)].into_iter().flatten().collect()
+    [expected(case), harmed(case)].into_iter().flatten().collect()
 }
 
 /// Somebody asked that the table be left alone: by a property or the settings, or by a
 /// lease.
-fn held(case: &Case<'_>) -> Option<Found> {
-    let by_policy =
-        case.policy.hold_until_ms.map(|until_ms| (until_ms, "the setting hold_until or the table property afterwrite.hold-until"));
-    let lease = case.traits.writers.hold.as_ref().map(|hold| (hold.until_ms, hold.by.as_str()));
-    let (until_ms, by) = lease.into_iter().chain(by_policy).max_by_key(|(until_ms, _)| *until_ms)?;
+pub fn held(case: &Case<'_>) -> Option<Found> {
+    let (until_ms, by) = holder(case)?;
     let left = until_ms.saturating_sub(case.now_ms).max(0);
     let found = check("hold", left as f64, 0.0, left == 0, format!("milliseconds for which the table is held by {by}"));
     Some((found, (left > 0).then(|| Reason::Held { until_ms, by: by.to_owned() })))
+}
+
+/// Until when the table is held longest, and by whom.
+fn holder<'a>(case: &Case<'a>) -> Option<(i64, &'a str)> {
+    let by_policy =
+        case.policy.hold_until_ms.map(|until_ms| (until_ms, "the setting hold_until or the table property afterwrite.hold-until"));
+    let lease = case.traits.writers.hold.as_ref().map(|hold| (hold.until_ms, hold.by.as_str()));
+    lease.into_iter().chain(by_policy).max_by_key(|(until_ms, _)| *until_ms)
+}
+
+/// When nobody holds the table any more, and no writer is expected, as seen from a moment
+/// to come.
+pub fn free_from_ms(case: &Case<'_>, at_ms: i64) -> i64 {
+    let held_until = holder(case).map_or(at_ms, |(until_ms, _)| until_ms);
+    let (by_rhythm, by_load) = expected_until(case, at_ms);
+    [Some(held_until), by_rhythm, by_load].into_iter().flatten().fold(at_ms, i64::max)
+}
+
+/// Until when a writer is expected at a moment: by the rhythm of commits, and by a load;
+/// for at most the policy's time.
+fn expected_until(case: &Case<'_>, at_ms: i64) -> (Option<i64>, Option<i64>) {
+    let (writers, most) = (&case.traits.writers, case.policy.keep_out_ms);
+    if most <= 0 {
+        return (None, None);
+    }
+    let patience = writers.kept_out_since_ms.unwrap_or(at_ms).saturating_add(most);
+    let patient = |until: i64| Some(until.min(patience)).filter(|until| *until > at_ms);
+    let by_rhythm = busy(&writers.cadence, work_ms(case.policy, case.traits), most).filter(|busy| busy.holds(at_ms));
+    (by_rhythm.and_then(|busy| patient(busy.to_ms)), writers.loaded_until_ms.and_then(patient))
 }
 
 /// A writer is expected, but for at most the policy's time.
@@ -37,11 +63,8 @@ fn expected(case: &Case<'_>) -> Option<Found> {
     if most <= 0 || (writers.cadence.commits < RHYTHM && writers.loaded_until_ms.is_none()) {
         return None;
     }
-    let by_rhythm =
-        busy(&writers.cadence, work_ms(case.policy, case.traits), most).filter(|busy| busy.holds(case.now_ms)).map(|busy| busy.to_ms);
-    let by_load = writers.loaded_until_ms.filter(|until| *until > case.now_ms);
-    let patience = writers.kept_out_since_ms.unwrap_or(case.now_ms).saturating_add(most);
-    let until_ms = by_rhythm.max(by_load).map(|until| until.min(patience)).filter(|until| *until > case.now_ms);
+    let (by_rhythm, by_load) = expected_until(case, case.now_ms);
+    let until_ms = by_rhythm.max(by_load);
     let left = until_ms.map_or(0, |until| until.saturating_sub(case.now_ms));
     let note = match (by_load, by_rhythm) {
         (Some(_), _) => {

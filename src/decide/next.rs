@@ -1,6 +1,6 @@
 //! When work may begin at the earliest, as far as only time holds it back.
 
-use super::{Case, mode};
+use super::{Case, keep_out, mode};
 use crate::model::decision::{Reason, Verdict};
 use crate::model::window;
 
@@ -34,6 +34,8 @@ fn waits_for_time(reason: &Reason) -> bool {
         Reason::TooNew { .. }
             | Reason::CoolingDown { .. }
             | Reason::QuietWindow { .. }
+            | Reason::Held { .. }
+            | Reason::KeptOut { .. }
             | Reason::OutsideWindows { .. }
             | Reason::NotDue { .. }
     )
@@ -63,6 +65,7 @@ fn next(case: &Case<'_>, at_ms: i64, urgent: bool) -> Option<i64> {
     if let Some(quiet_for) = case.traits.quiet_for_ms {
         latest = latest.max(case.now_ms.saturating_add(policy.quiet_window_ms.max(0).saturating_sub(quiet_for.max(0))));
     }
+    latest = keep_out::free_from_ms(case, latest);
     if !window::open(&policy.windows, latest) {
         latest = window::opens_ms(&policy.windows, latest);
     }
@@ -107,6 +110,21 @@ mod tests {
             assert_eq!(eligible(&given), None);
         }
         assert_eq!(eligible(&Given::of(&[])), None);
+    }
+
+    #[test]
+    fn a_hold_and_an_expected_writer_are_waited_for_too() {
+        let mut given = Given::small_files(8);
+        given.policy.hold_until_ms = Some(NOW + 2 * HOUR);
+        assert_eq!(eligible(&given), Some(NOW + 2 * HOUR));
+        given.policy.hold_until_ms = None;
+        given.policy.keep_out_ms = HOUR;
+        given.traits.writers.loaded_until_ms = Some(NOW + HOUR / 2);
+        assert_eq!(eligible(&given), Some(NOW + HOUR / 2));
+        // behind a cooldown, too
+        given.memory.last_rewrite_ms = Some(NOW);
+        given.policy.cooldown_ms = HOUR / 4;
+        assert_eq!(eligible(&given), Some(NOW + HOUR / 2));
     }
 
     #[test]

@@ -224,9 +224,14 @@ async fn a_store_that_fails_during_a_job_is_told_by_its_exit_code() {
 async fn a_commit_of_which_nobody_knows_is_told_by_its_exit_code_and_found_by_the_next() {
     let world = World::new().await;
     world.server.fail_commit(Work::Later, Reply::error(500, "InternalServerError"));
+    // nor can it be shut out
+    for _ in 0..9 {
+        world.server.fail_commit(Work::NotDone, Reply::error(503, "ServiceUnavailableException"));
+    }
     let ended = world.place.run(&["compact", NAME, "--json"]).await.expect(5);
     let told = &ended.lines()[0];
     assert_eq!((&told["result"], &told["snapshot_id"]), (&json!("unknown"), &json!(null)));
+    world.server.heal();
     assert_eq!(world.server.arrive().await, [200]);
     let next = world.place.run(&["compact", NAME, "--json"]).await.expect(0);
     assert!(next.err.contains("recovered: 1 job of a dead process had landed"), "{}", next.err);

@@ -15,6 +15,9 @@ fn words<'a>(command: &str, job: &'a str, server: &'a str) -> Option<Vec<&'a str
         "completions" => return None,
         // without end: its lines are seen where decisions are made
         "watch" => return None,
+        // they need a recording: `replaying`
+        "replay" | "tune" => return None,
+        "costs" => vec!["costs"],
         "demo" => vec!["demo", "--dir", "demo", "--scale", "0.001", "--commits", "1"],
         "inspect" => vec!["inspect", NAME],
         "plan" => vec!["plan", NAME],

@@ -287,7 +287,8 @@ async fn h105_a_hold_stops_what_is_under_way() {
     process.rest().await;
     let job = world.journal.jobs(Query::Latest(1)).await.unwrap().remove(0);
     assert_eq!((job.state, data_files(&table).await), (JobState::Cancelled, 9), "{}", job.note);
-    assert!(matches!(process.reason(&table).await, Reason::Held { .. }));
+    let reason = process.reason(&table).await;
+    assert!(matches!(reason, Reason::Held { .. }), "{reason:?}");
     process.nothing_is_stuck(&world).await;
     process.stop().await;
 }

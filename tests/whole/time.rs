@@ -134,12 +134,13 @@ async fn a_table_that_grows_large_enough_is_judged_in_all_its_partitions() {
 }
 
 #[tokio::test]
-async fn rounds_begin_at_most_once_a_second() {
+async fn rounds_begin_at_most_once_a_second_while_no_place_becomes_free() {
     let world = acting("");
     let (one, other) = (small(&world, Table::plain()).await, world.table(Table::plain(), "other").await);
     append_small(&other, 0, 9, 0).await;
     // given a process that has made no round yet: the first one comes with the candidate
     let process = world.start().await;
+    let gate = process.seen.gate.lock().await;
     process.report(&one).await;
     until_real(async || process.seen.rewrites() == 1).await;
     // when another candidate arrives in the same second
@@ -153,6 +154,7 @@ async fn rounds_begin_at_most_once_a_second() {
     // then it is taken up when the second is over
     process.clock_passes(1);
     until_real(async || process.seen.rewrites() == 2).await;
+    drop(gate);
     process.stop().await;
 }
 

@@ -37,7 +37,9 @@ pub fn trusted(cost: &CostModel, decision: &Decision, learned: &Learned) -> Vec<
 /// in a month, where there are prices. `read_rate` are scans of the table an hour.
 pub fn priced(prices: &Prices, decision: &Decision, read_rate: Option<f64>) -> Option<Check> {
     let (gain, gb_hours) = match &decision.verdict {
-        Verdict::Now { gain, gb_hours, .. } | Verdict::Queued { gain, gb_hours, .. } | Verdict::Review { gain, gb_hours } => (*gain, *gb_hours),
+        Verdict::Now { gain, gb_hours, .. } | Verdict::Queued { gain, gb_hours, .. } | Verdict::Review { gain, gb_hours } => {
+            (*gain, *gb_hours)
+        }
         Verdict::Not { .. } => return None,
     };
     let rate = read_rate.unwrap_or(prices.scans_per_hour);
