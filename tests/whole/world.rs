@@ -7,6 +7,7 @@ use std::time::Duration;
 use afterwrite::act::{self, Act, Journal, KillSwitch, MemoryJournal, Ports, Query, Role};
 use afterwrite::lake::Format;
 use afterwrite::lake::clock::{Clock, SystemChance, SystemClock};
+use afterwrite::lake::iceberg::catalog::Catalog;
 use afterwrite::lake::iceberg::catalog::memory::MemoryCatalog;
 use afterwrite::lake::iceberg::lake::Lake;
 use afterwrite::model::decision::{Decision, Reason, Verdict};
