@@ -6,23 +6,21 @@ use crate::model::window;
 
 /// Runs every filter and records it; the reason of the first that stops.
 pub fn first_stop(case: &Case<'_>, checks: &mut Vec<Check>) -> Option<Reason> {
-    let at_rest: [fn(&Case<'_>) -> Found; 3] = [refused, disabled, paused];
-    let in_time: [fn(&Case<'_>) -> Found; 5] = [too_new, too_small, cooling_down, quiet_window, in_flight];
-    let of = |filters: &[fn(&Case<'_>) -> Found]| filters.iter().map(|filter| filter(case)).collect::<Vec<_>>();
-    let found = of(&at_rest).into_iter().chain(keep_out::held(case)).chain(of(&in_time)).chain(keep_out::stops(case));
+    let first = [refused(case), disabled(case), paused(case)].into_iter().chain(keep_out::held(case));
+    let then = [too_new(case), too_small(case), cooling_down(case), quiet_window(case), in_flight(case)];
+    let found = first.chain(then).chain(keep_out::stops(case));
     let mut stopped = None;
     for (check, reason) in found {
         checks.push(check);
         stopped = stopped.or(reason);
     }
     // asked only where the policy has them
-    let more: [(bool, fn(&Case<'_>) -> Found); 3] = [
-        (case.policy.intermediate, intermediate),
-        (case.policy.retention_ms.is_some(), soon_dropped),
-        (!case.policy.windows.is_empty(), outside_windows),
+    let more = [
+        case.policy.intermediate.then(|| intermediate(case)),
+        case.policy.retention_ms.map(|_| soon_dropped(case)),
+        (!case.policy.windows.is_empty()).then(|| outside_windows(case)),
     ];
-    for (_, filter) in more.into_iter().filter(|(asked, _)| *asked) {
-        let (check, reason) = filter(case);
+    for (check, reason) in more.into_iter().flatten() {
         checks.push(check);
         stopped = stopped.or(reason);
     }

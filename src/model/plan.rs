@@ -380,7 +380,7 @@ mod tests {
         let [old, new] = [("v3", 4), ("v6", 6)].map(|(name, sequence)| delete(name, Content::DeletionVector, sequence));
         let plan = Plan { inputs: vec![file("f", &["v3"])], deletes: vec![old.1.clone()], ..plan() };
 
-        let found = plan.late(&now(vec![file("f", &["v6"])], &[new.clone()])).unwrap().unwrap();
+        let found = plan.late(&now(vec![file("f", &["v6"])], std::slice::from_ref(&new))).unwrap().unwrap();
 
         assert_eq!((found.came.inputs, found.came.deletes), (vec![file("f", &["v6"])], vec![new.1.clone()]));
         assert_eq!((found.gone.inputs, found.gone.deletes), (vec![file("f", &["v3"])], vec![old.1]));

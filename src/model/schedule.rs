@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub enum Schedule {
     /// At the times of a cron expression.
-    Cron(Times),
+    Cron(Box<Times>),
     /// Once so many milliseconds have passed since the last work.
     Every(i64),
 }
@@ -72,7 +72,7 @@ impl FromStr for Schedule {
         let cron = parser.parse(expression).map_err(|e| format!("`{expression}` is no cron expression: {e}; {HOW}"))?;
         let times = Times { text: expression.to_owned(), zone, cron };
         match times.next_ms(0) {
-            Some(_) => Ok(Self::Cron(times)),
+            Some(_) => Ok(Self::Cron(Box::new(times))),
             None => Err(format!("`{expression}` never comes: there is no such day; {HOW}")),
         }
     }

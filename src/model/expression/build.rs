@@ -193,7 +193,7 @@ fn again(given: &IdedExpr, call: &CallExpr, args: Vec<IdedExpr>) -> IdedExpr {
 
 /// An operator as it is written: `_&&_` is `&&`.
 fn shown(function: &str) -> String {
-    format!("`{}`", function.replace('_', "").replace('@', ""))
+    format!("`{}`", function.replace(['_', '@'], ""))
 }
 
 fn parts_of(tree: &IdedExpr) -> usize {
