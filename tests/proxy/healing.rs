@@ -325,7 +325,7 @@ async fn a_conflict_that_cannot_be_an_echo_is_told_without_a_look() {
     }
     let conflict = || refused_with(409, "CommitFailedException", "x");
     let held = [
-        ("no promise", keyed(&[silence.clone()], conflict(), KEY).await),
+        ("no promise", keyed(std::slice::from_ref(&silence), conflict(), KEY).await),
         ("nothing was said", keyed(&[], conflict(), KEY).await),
         ("another warehouse promised nothing", keyed(&[silence, promise.clone()], conflict(), KEY).await),
         ("no such key", keyed(std::slice::from_ref(&promise), conflict(), "Idempotency-Key: k1").await),

@@ -112,8 +112,11 @@ fn numbered(lake: &Lake, rows: std::ops::Range<i64>) -> RecordBatch {
     RecordBatch::try_new(lake.arrow(), vec![Arc::new(Int64Array::from_iter_values(rows)), Arc::new(texts)]).unwrap()
 }
 
-/// The bytes of every column chunk, by row group, and whether it has a bloom filter.
-fn chunks(file: &[u8]) -> Vec<(i64, Vec<(Vec<u8>, bool)>)> {
+/// The bytes of a column chunk, and whether it has a bloom filter.
+type Chunk = (Vec<u8>, bool);
+
+/// The chunks of every row group, with its rows.
+fn chunks(file: &[u8]) -> Vec<(i64, Vec<Chunk>)> {
     let footer = ParquetMetaDataReader::new().parse_and_finish(&bytes::Bytes::copy_from_slice(file)).unwrap();
     let chunk = |chunk: &parquet::file::metadata::ColumnChunkMetaData| {
         let (start, length) = chunk.byte_range();
