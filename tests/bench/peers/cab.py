@@ -11,7 +11,7 @@ import statistics
 import threading
 import time
 
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import And, GreaterThanOrEqual, LessThan
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
@@ -182,7 +182,7 @@ def _write(lake, table, lineitem, chance, is_delete):
             else:
                 loaded.append(lineitem.slice(low, 400))
             return lost
-        except CommitFailedException:
+        except (CommitFailedException, ValidationException):
             lost += 1
 
 
