@@ -111,11 +111,20 @@ def merges(stage, table):
                     f"ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = coalesce(s.slept, 'merged')"
                 )
             except Exception as error:
-                failed.append(str(error).splitlines()[0])
+                failed.append(causes(error))
     finally:
         stop.set()
         writer.join()
     return failed, added[0]
+
+
+def causes(error):
+    """What Spark says, with all that it says was the cause."""
+    said, cause = [str(error)], getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    while cause is not None and hasattr(cause, "getCause"):
+        said.append(str(cause.toString()))
+        cause = cause.getCause()
+    return "\n".join(said)
 
 
 def replaces(lab, table):
