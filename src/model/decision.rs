@@ -207,3 +207,31 @@ pub enum Reason {
     /// Dearer than the settings let by themselves, and gains too little to ask a person.
     TooDear,
 }
+
+impl Reason {
+    /// Its stable name, in figures and recordings.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Refused(_) => "refused",
+            Self::Disabled => "disabled",
+            Self::Paused => "paused",
+            Self::TooNew { .. } => "too-new",
+            Self::TooSmall => "too-small",
+            Self::CoolingDown { .. } => "cooling-down",
+            Self::QuietWindow { .. } => "quiet-window",
+            Self::Held { .. } => "hold",
+            Self::KeptOut { .. } => "keep-out",
+            Self::OutsideWindows { .. } => "outside-windows",
+            Self::NotDue { .. } => "not-due",
+            Self::NeverDue => "never-due",
+            Self::NoPressure => "no-quota-pressure",
+            Self::OwnFilter { .. } => "own-filter",
+            Self::Intermediate => "intermediate",
+            Self::SoonDropped => "soon-dropped",
+            Self::InFlight => "in-flight",
+            Self::Healthy => "healthy",
+            Self::NothingToGain => "nothing-to-gain",
+            Self::TooDear => "too-dear",
+        }
+    }
+}

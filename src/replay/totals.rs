@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::lines::{Begins, Job, Judged, Key, Line};
-use crate::model::decision::{Reason, Verdict};
+use crate::model::decision::Verdict;
 use crate::model::economy::{Budgets, Prices};
 
 const HOUR_MS: f64 = 3_600_000.0;
@@ -75,28 +75,7 @@ fn name_of(verdict: &Verdict) -> &'static str {
         Verdict::Now { .. } => "now",
         Verdict::Queued { .. } => "queued",
         Verdict::Review { .. } => "review",
-        Verdict::Not { reason } => match reason {
-            Reason::Refused(_) => "refused",
-            Reason::Disabled => "disabled",
-            Reason::Paused => "paused",
-            Reason::TooNew { .. } => "too-new",
-            Reason::TooSmall => "too-small",
-            Reason::CoolingDown { .. } => "cooling-down",
-            Reason::QuietWindow { .. } => "quiet-window",
-            Reason::Held { .. } => "held",
-            Reason::KeptOut { .. } => "kept-out",
-            Reason::OutsideWindows { .. } => "outside-windows",
-            Reason::NotDue { .. } => "not-due",
-            Reason::NeverDue => "never-due",
-            Reason::NoPressure => "no-quota-pressure",
-            Reason::OwnFilter { .. } => "own-filter",
-            Reason::Intermediate => "intermediate",
-            Reason::SoonDropped => "soon-dropped",
-            Reason::InFlight => "in-flight",
-            Reason::Healthy => "healthy",
-            Reason::NothingToGain => "nothing-to-gain",
-            Reason::TooDear => "too-dear",
-        },
+        Verdict::Not { reason } => reason.name(),
     }
 }
 

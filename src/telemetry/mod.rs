@@ -219,25 +219,7 @@ pub fn verdict_names(verdict: &Verdict) -> (&'static str, String) {
 pub fn reason_name(reason: &Reason) -> &'static str {
     match reason {
         Reason::Refused(refused) => refused.refusal.code(),
-        Reason::Disabled => "disabled",
-        Reason::Paused => "paused",
-        Reason::TooNew { .. } => "too-new",
-        Reason::TooSmall => "too-small",
-        Reason::CoolingDown { .. } => "cooling-down",
-        Reason::QuietWindow { .. } => "quiet-window",
-        Reason::Held { .. } => "hold",
-        Reason::KeptOut { .. } => "keep-out",
-        Reason::OutsideWindows { .. } => "outside-windows",
-        Reason::NotDue { .. } => "not-due",
-        Reason::NeverDue => "never-due",
-        Reason::NoPressure => "no-quota-pressure",
-        Reason::OwnFilter { .. } => "own-filter",
-        Reason::Intermediate => "intermediate",
-        Reason::SoonDropped => "soon-dropped",
-        Reason::InFlight => "in-flight",
-        Reason::Healthy => "healthy",
-        Reason::NothingToGain => "nothing-to-gain",
-        Reason::TooDear => "too-dear",
+        other => other.name(),
     }
 }
 
