@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use syn::visit::Visit;
 
+use crate::fixture::root;
+
 /// Which rooms a room may import. `main`, `lib`, `app`, `ooda` and `demo` join them all.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("model", &[]),
@@ -119,10 +121,6 @@ fn first_names(tree: &syn::UseTree, into: &mut BTreeSet<String>) {
         syn::UseTree::Group(g) => g.items.iter().for_each(|t| first_names(t, into)),
         syn::UseTree::Glob(_) => {}
     }
-}
-
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
 fn files(folder: &Path, into: &mut Vec<PathBuf>) {

@@ -143,7 +143,7 @@ impl<'ast> Visit<'ast> for Tests {
 }
 
 fn tests() -> Tests {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let root = crate::fixture::root();
     let mut tests = Tests::default();
     let mut folders = vec![root.join("src"), root.join("tests")];
     while let Some(folder) = folders.pop() {

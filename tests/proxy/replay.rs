@@ -20,7 +20,7 @@ struct Recorded {
 }
 
 fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/proxy/recordings")
+    crate::fixture::root().join("tests/proxy/recordings")
 }
 
 fn table(at: TablePath<'_>) -> String {

@@ -1,12 +1,10 @@
 //! Planted bugs, each a patch of one line; `mutants/run` shows that the simulation
 //! catches each of them.
 
-use std::path::Path;
-
 /// A patch applies when the line that it takes away stands once in its file.
 #[test]
 fn every_planted_bug_still_fits_the_sources() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = crate::fixture::root();
     let mut count = 0;
     for entry in std::fs::read_dir(root.join("tests/sim/mutants")).unwrap() {
         let path = entry.unwrap().path();

@@ -6,8 +6,6 @@ mod hostile;
 mod mutants;
 mod others;
 
-use std::path::PathBuf;
-
 use afterwrite::model::event::Certainty;
 use afterwrite::model::wire::Wire;
 use afterwrite::observe::decode::{Draft, Foreign, Record, Where, decode};
@@ -16,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 pub fn recording(name: &str) -> Vec<u8> {
-    std::fs::read(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/observe/vectors").join(name)).unwrap()
+    std::fs::read(crate::fixture::root().join("tests/observe/vectors").join(name)).unwrap()
 }
 
 pub fn lines(name: &str) -> Vec<Value> {
