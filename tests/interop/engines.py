@@ -212,29 +212,62 @@ DUCK = r"""
 import sys, json, glob, importlib.util, duckdb, rows
 con = duckdb.connect()
 con.execute("SET enable_progress_bar = false")
+con.execute("SET enable_external_file_cache = false")
 for name in ("icu", "avro", "httpfs", "iceberg"):
     spec = importlib.util.find_spec("duckdb_extension_" + name)
     con.execute("LOAD '%s'" % glob.glob(list(spec.submodule_search_locations)[0] + "/extensions/*/" + name + ".duckdb_extension")[0])
 con.execute("SET TimeZone='UTC'")
-answers = []
-for statement in json.loads(sys.argv[1]):
-    result = con.execute(statement)
-    if len(sys.argv) > 2:
-        answers.append([str(v) for v in result.fetchone()])
-if answers:
-    print(json.dumps(answers))
-elif result is not None and result.description:
-    names = [d[0] for d in result.description]
-    d = rows.Digest(names)
+
+def digest(result):
+    d = rows.Digest([column[0] for column in result.description])
     while batch := result.fetchmany(10000):
         for row in batch:
             d.add(row)
-    print(json.dumps(d.result()))
+    return d.result()
+
+def answer(statements, each):
+    answers = []
+    for statement in statements:
+        result = con.execute(statement)
+        if each:
+            answers.append([str(v) for v in result.fetchone()])
+    return answers if each else digest(result) if result.description else None
+
+for line in sys.stdin:
+    try:
+        told = {"answer": answer(*json.loads(line))}
+    except Exception as error:
+        told = {"error": str(error)}
+    print(json.dumps(told), flush=True)
 """
 
 
-class DuckDB:
+class DuckChild:
     """DuckDB as a child process: it aborts on some tables, and must not take the tests with it."""
+
+    def __init__(self):
+        self.process = subprocess.Popen([sys.executable, "-c", DUCK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=os.path.dirname(__file__))
+
+    def ask(self, statements, each):
+        try:
+            self.process.stdin.write(json.dumps([statements, each]) + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        line = self.process.stdout.readline()
+        told = json.loads(line) if line else {"error": f"ended with {self.process.wait()}: {self.process.stderr.read()}"}
+        assert "error" not in told, f"duckdb: {statements}\n{told['error']}"
+        return told["answer"]
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class DuckDB:
+    """DuckDB on a home. What only selects is asked of one child, since its extensions take long to load."""
+
+    reader = None
 
     def __init__(self, home, pointer=None, *setup):
         """`pointer`: finds a table's metadata where the catalog is no SQLite; `setup`: statements before each."""
@@ -259,11 +292,17 @@ class DuckDB:
         return {s: tuple(answer) for s, answer in zip(snapshots, answers)}
 
     def run(self, *statements, each=False):
-        done = subprocess.run(
-            [sys.executable, "-c", DUCK, json.dumps([*self.setup, *statements]), *(["each"] if each else [])], capture_output=True, text=True, timeout=600, cwd=os.path.dirname(__file__)
-        )
-        assert done.returncode == 0, f"duckdb: {statements}\n{done.stderr}"
-        return tuple(json.loads(done.stdout)[len(self.setup) if each else 0 :]) if done.stdout.strip() else None
+        statements = [*self.setup, *statements]
+        if reads := all(statement.startswith("SELECT ") for statement in statements):
+            if DuckDB.reader is None or DuckDB.reader.process.poll() is not None:
+                DuckDB.reader = DuckChild()
+        child = DuckDB.reader if reads else DuckChild()
+        try:
+            answers = child.ask(statements, each)
+        finally:
+            if not reads:
+                child.end()
+        return tuple(answers[len(self.setup) if each else 0 :]) if answers is not None else None
 
     def digest(self, table, snapshot=None):
         at = f", snapshot_from_id={snapshot}" if snapshot else ""
