@@ -64,7 +64,7 @@ fn write(path: &std::path::Path, snapshots: i64) -> anyhow::Result<()> {
         "refs": {"main": {"snapshot-id": snapshots, "type": "branch"}}
     });
     let head = head.to_string();
-    std::io::Write::write_all(&mut text, head[..head.len() - 1].as_bytes())?;
+    std::io::Write::write_all(&mut text, &head.as_bytes()[..head.len() - 1])?;
     std::io::Write::write_all(&mut text, b",\"snapshots\":[")?;
     for id in 1..=snapshots {
         let mut summary: Map<String, Value> =
