@@ -68,7 +68,7 @@ impl Act {
             if self.is_asked_to_stop(&work.job.id).await {
                 work.stop.cancel();
             }
-            work.stop.check(self.clock.now_ms()).map_err(|e| self.halted(work, e))?;
+            work.stop.check(self.clock.elapsed_ms()).map_err(|e| self.halted(work, e))?;
             let last = match self.try_alone(work, effort).await? {
                 None => Verdict::Replan { conflict: Conflict::MetadataMoved, max_bytes: None },
                 Some(Tried::Answered(Outcome::Landed { snapshot_id })) => return Ok(snapshot_id),
@@ -82,7 +82,7 @@ impl Act {
                 }
                 Some(Tried::NotAsked(error)) => self.halted(work, error),
             };
-            if self.clock.now_ms() >= until {
+            if self.clock.elapsed_ms() >= until {
                 return Err(last);
             }
             self.clock.sleep(waits.next(self.chance.next())).await;
@@ -209,7 +209,7 @@ impl Act {
             return Err(Verdict::Unresolved { reason });
         };
         loop {
-            let left = until.saturating_sub(self.clock.now_ms()).max(millis(self.settings.longest_wait));
+            let left = until.saturating_sub(self.clock.elapsed_ms()).max(millis(self.settings.longest_wait));
             let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
             let mut seen = self.within(left, self.look(&work.job.plan, &work.job.kind, &id, &asserted)).await;
             let wait = waits.next(self.chance.next());
@@ -270,8 +270,9 @@ impl Act {
         self.within(self.settings.resolve_for, work).await
     }
 
+    /// The moment after a time, on the clock that nobody sets.
     pub(super) fn after(&self, time: Duration) -> i64 {
-        self.clock.now_ms().saturating_add(millis(time))
+        self.clock.elapsed_ms().saturating_add(millis(time))
     }
 }
 

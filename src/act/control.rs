@@ -72,7 +72,8 @@ pub type Watcher = Arc<dyn Fn(Progress) + Send + Sync>;
 /// What can stop a job: somebody who cancels it, or its bound in time.
 pub(super) struct Stop {
     pub(super) job: JobId,
-    pub(super) started_ms: i64,
+    /// When it began, by [`Clock::elapsed_ms`](crate::lake::clock::Clock::elapsed_ms).
+    pub(super) began_ms: i64,
     pub(super) bound_ms: i64,
     cancelled: AtomicBool,
     /// Why what it makes can no longer land.
@@ -89,10 +90,10 @@ pub(super) struct Stop {
 }
 
 impl Stop {
-    pub(super) fn new(job: JobId, started_ms: i64, bound_ms: i64, watcher: Option<Watcher>) -> Self {
+    pub(super) fn new(job: JobId, began_ms: i64, bound_ms: i64, watcher: Option<Watcher>) -> Self {
         Self {
             job,
-            started_ms,
+            began_ms,
             bound_ms,
             cancelled: AtomicBool::new(false),
             overtaken: OnceLock::new(),
@@ -130,15 +131,15 @@ impl Stop {
         self.overtaken.get()
     }
 
-    /// Errs when the job must stop now.
-    pub(super) fn check(&self, now_ms: i64) -> Result<()> {
+    /// Errs when the job must stop now, by the clock by which it began.
+    pub(super) fn check(&self, elapsed_ms: i64) -> Result<()> {
         if self.is_cancelled() {
             return Err(Error::Stopped("cancelled by hand".into()));
         }
         if let Some(by) = self.overtaken() {
             return Err(Error::Stopped(describe(by)));
         }
-        if now_ms.saturating_sub(self.started_ms) > self.bound_ms {
+        if elapsed_ms.saturating_sub(self.began_ms) > self.bound_ms {
             return Err(Error::Stopped(format!("the job's bound of {} s is reached", self.bound_ms / 1000)));
         }
         Ok(())
@@ -195,7 +196,7 @@ impl Control for Watch<'_> {
         if self.asked() {
             return Ok(());
         }
-        self.stop.check(self.act.clock.now_ms())
+        self.stop.check(self.act.clock.elapsed_ms())
     }
 
     fn progress(&self, rows: u64, bytes: u64) {
@@ -232,7 +233,7 @@ impl Act {
 
     /// The same, dropped as soon as it must stop.
     pub(super) async fn read_until_stopped<T>(&self, stop: &Stop, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
-        let stopped = || stop.check(self.clock.now_ms()).err().unwrap_or_else(did_not_answer);
+        let stopped = || stop.check(self.clock.elapsed_ms()).err().unwrap_or_else(did_not_answer);
         self.attended(stop, work, 1).await.unwrap_or_else(|| Err(stopped()))
     }
 
@@ -241,7 +242,7 @@ impl Act {
     pub(super) async fn within<T>(&self, time: Duration, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
         let until = self.after(time);
         let wait = async {
-            while self.clock.now_ms() < until {
+            while self.clock.elapsed_ms() < until {
                 self.clock.sleep(self.settings.look_every).await;
                 if let Err(error) = self.beat().await {
                     tracing::warn!(%error, "no sign of life could be given");
@@ -266,7 +267,7 @@ impl Act {
                 if let Err(error) = self.beat().await {
                     tracing::warn!(job = stop.job.0, %error, "no sign of life could be given");
                 }
-                overdue = if stop.check(self.clock.now_ms()).is_err() { overdue + 1 } else { 0 };
+                overdue = if stop.check(self.clock.elapsed_ms()).is_err() { overdue + 1 } else { 0 };
             }
         };
         match select(pin!(work), pin!(look)).await {

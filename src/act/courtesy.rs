@@ -34,7 +34,7 @@ impl Act {
             if self.is_asked_to_stop(&work.job.id).await {
                 work.stop.cancel();
             }
-            work.stop.check(now_ms).map_err(|e| self.halted(work, e))?;
+            work.stop.check(self.clock.elapsed_ms()).map_err(|e| self.halted(work, e))?;
             self.clock.sleep(EVERY).await;
         }
     }

@@ -268,7 +268,7 @@ impl Act {
             gb_hours_bound: plan.bound.gb_hours,
             ..Numbers::default()
         };
-        let stop = Arc::new(Stop::new(id.clone(), now, plan.bound.millis, watcher));
+        let stop = Arc::new(Stop::new(id.clone(), self.clock.elapsed_ms(), plan.bound.millis, watcher));
         let job = Job {
             id,
             kind,
@@ -297,12 +297,12 @@ impl Act {
         let outputs = attempt::id(&work.job.id, 0);
         self.begin(work, &outputs, 0).await?;
         self.kill.reached(KillPoint::Inflight);
-        let began = self.clock.now_ms();
+        let began = self.clock.elapsed_ms();
         let written = self.write(work, table.as_ref(), &outputs).await?;
         work.numbers.rewrite_millis = self.since(began);
         self.disown_spares(work, &outputs, &written).await?;
         self.kill.reached(KillPoint::Written);
-        let began = self.clock.now_ms();
+        let began = self.clock.elapsed_ms();
         let proof = self.read_until_stopped(&work.stop, table.verify(&work.job.plan, &written)).await;
         work.numbers.proof_millis = self.since(began);
         work.numbers.proof = Some(proof.map_err(|e| self.halted(work, e))?);
@@ -310,7 +310,7 @@ impl Act {
         self.kill.reached(KillPoint::Verified);
         work.stop.proven();
         self.give_way(work).await?;
-        let began = self.clock.now_ms();
+        let began = self.clock.elapsed_ms();
         let landed = self.land(work, &Effort::Rewrite { written: &written }).await;
         work.numbers.commit_millis = self.since(began);
         if landed.is_ok() {
@@ -319,9 +319,9 @@ impl Act {
         landed
     }
 
-    /// Milliseconds since then; none when the machine's clock was set back.
+    /// Milliseconds since then, by the clock that nobody sets.
     fn since(&self, began_ms: i64) -> i64 {
-        self.clock.now_ms().saturating_sub(began_ms).max(0)
+        self.clock.elapsed_ms().saturating_sub(began_ms).max(0)
     }
 
     /// Validates the plan on a fresh load, before a byte of data is read.
@@ -413,7 +413,7 @@ impl Act {
 
     /// The result, and the journal's last word on the job.
     async fn settle(&self, mut work: Work, done: Result<i64, Verdict>) -> JobResult {
-        let millis = self.since(work.stop.started_ms);
+        let millis = self.since(work.stop.began_ms);
         let bound = work.job.plan.bound;
         work.numbers.millis = millis;
         work.numbers.gb_hours = gb_hours(bound.memory, millis);

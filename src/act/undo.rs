@@ -88,7 +88,7 @@ impl Act {
     /// comes of it is in the journal.
     pub(super) async fn undo_again(&self, job: &Job, attempts: &[Attempt]) {
         let Kind::Undo { snapshot_id, .. } = job.kind else { return };
-        let stop = Arc::new(Stop::new(job.id.clone(), self.clock.now_ms(), job.plan.bound.millis, None));
+        let stop = Arc::new(Stop::new(job.id.clone(), self.clock.elapsed_ms(), job.plan.bound.millis, None));
         self.active.enter(job, &stop);
         let tries = attempts.iter().map(|attempt| attempt.number).filter(|number| *number != attempt::SPARE).max().unwrap_or(0);
         let mut work = Work {

@@ -84,6 +84,18 @@ async fn a_job_past_its_bound_is_stopped_and_its_files_removed() {
 }
 
 #[tokio::test]
+async fn a_clock_that_is_set_neither_stops_a_job_nor_makes_it_dear() {
+    for millis in [86_400_000, -100_000] {
+        let world = World::new(4);
+        let clock = Arc::clone(&world.clock);
+        let watcher = Arc::new(move |_: Progress| clock.set_ahead(millis));
+        let result = world.act().await.run(&world.lake.plan(4), Some(watcher)).await;
+        assert_eq!((result.verdict, result.numbers.millis), (Verdict::Committed, 40));
+        assert_eq!(result.numbers.gb_hours, 40.0 / 3_600_000.0);
+    }
+}
+
+#[tokio::test]
 async fn a_job_is_cancelled_from_another_process() {
     let world = World::new(4);
     world.lake.with(|s| s.rewrite_ms = 10_000);

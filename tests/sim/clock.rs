@@ -22,13 +22,14 @@ pub struct SimClock(Mutex<State>);
 
 struct State {
     now_ms: i64,
+    elapsed_ms: i64,
     next: u64,
     sleepers: BTreeMap<(i64, u64), Waker>,
 }
 
 impl SimClock {
     pub fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State { now_ms: EPOCH_MS, next: 0, sleepers: BTreeMap::new() })))
+        Arc::new(Self(Mutex::new(State { now_ms: EPOCH_MS, elapsed_ms: 0, next: 0, sleepers: BTreeMap::new() })))
     }
 
     /// The next moment at which somebody wants to be woken.
@@ -36,8 +37,18 @@ impl SimClock {
         hold(&self.0).sleepers.keys().next().map(|(at, _)| *at)
     }
 
-    /// Sets the time, forwards or back, and wakes whom it is time for, in order.
+    /// Lets time pass until then.
     pub fn set(&self, now_ms: i64) {
+        {
+            let mut state = hold(&self.0);
+            state.elapsed_ms += (now_ms - state.now_ms).max(0);
+        }
+        self.show(now_ms);
+    }
+
+    /// Sets the wall clock, forwards or back, while no time passes, and wakes whom it is
+    /// time for, in order.
+    pub fn show(&self, now_ms: i64) {
         let mut state = hold(&self.0);
         state.now_ms = now_ms;
         let later = state.sleepers.split_off(&(now_ms + 1, 0));
@@ -55,6 +66,10 @@ impl SimClock {
 impl Clock for SimClock {
     fn now_ms(&self) -> i64 {
         hold(&self.0).now_ms
+    }
+
+    fn elapsed_ms(&self) -> i64 {
+        hold(&self.0).elapsed_ms
     }
 
     async fn sleep(&self, time: Duration) {

@@ -214,7 +214,7 @@ impl Run<'_> {
     fn jump(&mut self) {
         let ms = [60_000, 600_000, 86_400_000, -5_000, -20_000][self.world.state().dice.below(5)];
         self.world.gate.note(|| format!("the clock jumps by {ms} ms"));
-        self.world.clock.pass(ms);
+        self.world.clock.show(self.world.clock.now_ms() + ms);
     }
 
     /// How likely things fail from here on.

@@ -22,19 +22,26 @@ pub const ROOT: &str = "mem://lake/t/";
 /// A clock that jumps to the earliest time for which somebody waits.
 pub struct SimClock {
     now: AtomicI64,
+    /// By how much the wall clock is set ahead.
+    ahead: AtomicI64,
     waiting: Mutex<BTreeSet<(i64, u64)>>,
     next: AtomicU64,
 }
 
 impl Default for SimClock {
     fn default() -> Self {
-        Self { now: AtomicI64::new(1_000_000), waiting: Mutex::default(), next: AtomicU64::new(0) }
+        Self { now: AtomicI64::new(1_000_000), ahead: AtomicI64::default(), waiting: Mutex::default(), next: AtomicU64::new(0) }
     }
 }
 
 impl SimClock {
     pub fn pass(&self, millis: i64) {
         self.now.fetch_add(millis, Ordering::SeqCst);
+    }
+
+    /// Sets the wall clock ahead, while no time passes.
+    pub fn set_ahead(&self, millis: i64) {
+        self.ahead.fetch_add(millis, Ordering::SeqCst);
     }
 }
 
@@ -50,17 +57,21 @@ impl Drop for Waiting<'_> {
 #[async_trait]
 impl Clock for SimClock {
     fn now_ms(&self) -> i64 {
+        self.elapsed_ms() + self.ahead.load(Ordering::SeqCst)
+    }
+
+    fn elapsed_ms(&self) -> i64 {
         self.now.load(Ordering::SeqCst)
     }
 
     async fn sleep(&self, time: Duration) {
-        let until = self.now_ms() + i64::try_from(time.as_millis()).unwrap();
+        let until = self.elapsed_ms() + i64::try_from(time.as_millis()).unwrap();
         let turn = (until, self.next.fetch_add(1, Ordering::SeqCst));
         self.waiting.lock().unwrap().insert(turn);
         let _waiting = Waiting(self, turn);
         loop {
             tokio::task::yield_now().await;
-            if self.now_ms() >= until || self.waiting.lock().unwrap().first() == Some(&turn) {
+            if self.elapsed_ms() >= until || self.waiting.lock().unwrap().first() == Some(&turn) {
                 self.now.fetch_max(until, Ordering::SeqCst);
                 return;
             }
