@@ -114,12 +114,13 @@ impl Inbox {
     pub fn hear_for(&self, event: Event, source: &Arc<Source>, receipt: Option<&Receipt>) -> Heard {
         let now_ms = self.inner.clock.now_ms();
         let mut receipt = receipt.cloned();
-        let heard = self.inner.queue().hear(event, source, &mut receipt, now_ms);
+        let (heard, wakes) = self.inner.queue().hear(event, source, &mut receipt, now_ms);
         source.heard(heard);
-        match heard {
-            Heard::Accepted => self.inner.wake.notify_one(),
-            Heard::Duplicate => receipt.into_iter().for_each(Receipt::hand_back),
-            Heard::Full => {}
+        if wakes {
+            self.inner.wake.notify_one();
+        }
+        if heard == Heard::Duplicate {
+            receipt.into_iter().for_each(Receipt::hand_back);
         }
         heard
     }

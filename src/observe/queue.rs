@@ -154,27 +154,27 @@ impl Queue {
     }
 
     /// Marks the event's table. A receipt is kept unless the answer is
-    /// [`Heard::Full`], or it is given back to be handed back at once.
-    pub(super) fn hear(&mut self, event: Event, source: &Arc<Source>, receipt: &mut Option<Receipt>, now_ms: i64) -> Heard {
+    /// [`Heard::Full`], or it is given back to be handed back at once. Says too whether a
+    /// look is due earlier than before: else nobody need be woken.
+    pub(super) fn hear(&mut self, event: Event, source: &Arc<Source>, receipt: &mut Option<Receipt>, now_ms: i64) -> (Heard, bool) {
         self.prune(now_ms);
         let hints = Hints::of(&event, now_ms);
         let Event { table, uuid, reference, snapshots, files_added, heard_ms, .. } = event;
         let key: Key = Arc::new((table, reference.unwrap_or_else(|| MAIN.to_owned())));
         if !snapshots.is_empty() && snapshots.iter().all(|snapshot| self.is_known(&key, *snapshot, uuid, now_ms)) {
             self.wait_along(&key, receipt);
-            return Heard::Duplicate;
+            return (Heard::Duplicate, false);
         }
         let is_pending = self.entries.get(&key).is_some_and(|e| e.pending.is_some());
         if !is_pending && self.pending >= self.limits.max_tables {
-            return Heard::Full;
+            return (Heard::Full, false);
         }
         for snapshot in snapshots {
             self.memory.remember((key.clone(), snapshot), uuid, now_ms);
         }
         let owed = Owed::to(source, receipt.take(), heard_ms);
         let pending = Pending { hints, heard_ms, priority: files_added, due_ms: now_ms, attempt: 0, place: Place::Behind, owed };
-        self.merge(&key, pending, now_ms);
-        Heard::Accepted
+        (Heard::Accepted, self.merge(&key, pending, now_ms))
     }
 
     /// Whether a snapshot was heard of, of the same table as far as both events say.
@@ -193,8 +193,9 @@ impl Queue {
         }
     }
 
-    /// Joins `new` with what is pending, and puts the table where it belongs.
-    fn merge(&mut self, key: &Key, new: Pending, now_ms: i64) {
+    /// Joins `new` with what is pending, and puts the table where it belongs. Whether its
+    /// look is due earlier than before.
+    fn merge(&mut self, key: &Key, new: Pending, now_ms: i64) -> bool {
         let most = self.limits.max_hints;
         let interval_ms = self.limits.interval_ms;
         let entry = self.entries.entry(key.clone()).or_default();
@@ -203,25 +204,32 @@ impl Queue {
             _ => now_ms,
         };
         let due_ms = new.due_ms.max(earliest);
-        let place = match entry.pending.as_mut() {
+        let (place, earlier) = match entry.pending.as_mut() {
             None => {
                 self.pending += 1;
                 let pending = entry.pending.insert(Pending { due_ms, ..new });
                 pending.hints.bound(most);
-                Place::Behind
+                (Place::Behind, true)
             }
             Some(old) => {
+                let before = (old.due_ms, old.priority);
                 old.hints.join(new.hints, most);
                 old.heard_ms = old.heard_ms.min(new.heard_ms);
                 old.priority = old.priority.max(new.priority);
                 old.due_ms = old.due_ms.min(due_ms);
                 old.attempt = old.attempt.min(new.attempt);
                 old.owed.join(new.owed);
-                old.place
+                // as with most events of a storm; what waited behind a look that has ended finds its place
+                let is_placed = old.place != Place::Behind || entry.looking;
+                if is_placed && before == (old.due_ms, old.priority) {
+                    return false;
+                }
+                (old.place, old.due_ms < before.0)
             }
         };
         self.unplace(key, place);
         self.place(key, now_ms);
+        earlier
     }
 
     fn unplace(&mut self, key: &Key, place: Place) {
@@ -313,7 +321,9 @@ impl Queue {
         entry.looking = false;
         self.looking = self.looking.saturating_sub(1);
         match again {
-            Some(again) => self.merge(key, again, now_ms),
+            Some(again) => {
+                self.merge(key, again, now_ms);
+            }
             None => self.place(key, now_ms),
         }
         if let Some(Entry { pending: None, began_ms: Some(began), .. }) = self.entries.get(key) {
@@ -370,5 +380,55 @@ impl Lane {
         let elapsed = now_ms.saturating_sub(self.filled_ms).max(0);
         self.tokens = self.tokens.saturating_add(elapsed.saturating_mul(rate)).min(rate * 1000);
         self.filled_ms = now_ms;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::event::{Certainty, Door};
+    use crate::observe::ledger::Ledger;
+
+    /// Whether an event about one table wakes anybody.
+    fn wakes(queue: &mut Queue, snapshot: i64, now_ms: i64) -> bool {
+        let source = Ledger::default().source(Door::Grpc, "");
+        let event = Event {
+            door: Door::Grpc,
+            table: TableName::new("lake", "db", "t"),
+            uuid: None,
+            reference: None,
+            snapshots: vec![snapshot],
+            certainty: Certainty::Hint,
+            files_added: 0,
+            heard_ms: now_ms,
+        };
+        let (heard, wakes) = queue.hear(event, &source, &mut None, now_ms);
+        assert_eq!(heard, Heard::Accepted);
+        wakes
+    }
+
+    #[test]
+    fn a_storm_about_one_table_wakes_once_a_look() {
+        let mut queue = Queue::new(Limits::default());
+        assert_eq!([1, 2, 3].map(|n| wakes(&mut queue, n, 0)), [true, false, false]);
+        let Next::Look { key, hints, .. } = queue.next(0) else { panic!("no look") };
+        assert_eq!(hints.snapshots.len(), 3);
+        assert_eq!([4, 5].map(|n| wakes(&mut queue, n, 10)), [true, false]);
+        queue.end(&key, None, true, 20);
+        assert!(matches!(queue.next(20), Next::Wait(Some(980))));
+        assert!(!wakes(&mut queue, 6, 30));
+        assert!(matches!(queue.next(1000), Next::Look { .. }));
+    }
+
+    #[test]
+    fn what_waits_behind_a_look_that_failed_is_looked_at() {
+        let mut queue = Queue::new(Limits { interval_ms: 0, ..Limits::default() });
+        wakes(&mut queue, 1, 0);
+        let Next::Look { key, hints, oldest_heard_ms, priority, attempt } = queue.next(0) else { panic!("no look") };
+        wakes(&mut queue, 2, 10);
+        let again = queue.again(hints, oldest_heard_ms, priority, attempt, 20);
+        queue.end(&key, Some(again), false, 20);
+        let Next::Look { hints, .. } = queue.next(20) else { panic!("no look") };
+        assert_eq!(hints.snapshots.into_keys().collect::<Vec<_>>(), [1, 2]);
     }
 }

@@ -168,6 +168,8 @@ pub struct Book {
     waiting: BTreeSet<Scope>,
     /// Partitions whose work waits for a person.
     reviews: BTreeSet<Scope>,
+    /// Partitions that are kept out of for a client that loaded their table.
+    kept_out: BTreeMap<TableName, BTreeSet<PartitionKey>>,
     quotas: HashMap<Arc<str>, Quota>,
     /// What others told.
     outside: Outsiders,
@@ -268,6 +270,7 @@ impl Book {
         let page = self.pages.remove(name)?;
         self.count_objects(page.tenant.as_ref(), page.objects, 0);
         self.reviews.retain(|scope| scope.name != *name);
+        self.kept_out.remove(name);
         self.outside.forget(name);
         for (partition, at_ms) in page.due() {
             self.due.remove(&(at_ms, Scope { name: name.clone(), partition }));
@@ -322,6 +325,7 @@ impl Book {
         let Some(explained) = page.judge(partition, known, self.log.standing(&scope, table), budgets) else {
             self.waiting.remove(&scope);
             self.reviews.remove(&scope);
+            self.forget_kept_out(&scope);
             self.log.close(&scope);
             if let Some(recorder) = asked.recorder {
                 recorder.closed(table, partition, now_ms);
@@ -340,6 +344,7 @@ impl Book {
             page.set_due(partition, at_ms);
             self.due.insert((at_ms, scope.clone()));
         }
+        self.note_kept_out(&scope, &explained.decision);
         self.log.keep(scope, Arc::clone(&explained));
         Some(explained)
     }

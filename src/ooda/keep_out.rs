@@ -47,12 +47,12 @@ impl Loop {
         }
     }
 
-    /// Has work that waits judged again where a client may have begun to write since.
+    /// Has work judged again where a client may have begun to write since, or has ended.
     pub(super) fn mind_clients(&self, now_ms: i64) {
         let Some(clients) = self.clients.get() else { return };
         clients.settle(now_ms);
         let busy = |table: &TableName| clients.busy_until_ms(table, now_ms);
-        self.book().call_busy(busy, now_ms);
+        self.book().mind_clients(busy, now_ms);
     }
 
     /// Takes a lease on a table. What is under way there stops, unless its commit is

@@ -315,7 +315,7 @@ proptest! {
 
     #[test]
     fn h01_no_commit_of_ours_changes_a_row_whatever_came_while_it_was_in_flight(steps in history()) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let mut play = Play::new().await;
             for step in steps {

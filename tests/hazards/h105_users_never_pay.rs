@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use afterwrite::act::{JobState, Journal, Query};
 use afterwrite::lake::clock::Clock;
-use afterwrite::model::decision::{Check, Reason};
+use afterwrite::model::decision::{Check, Decision, Reason, Verdict};
 use afterwrite::model::writers::Hold;
 use afterwrite::observe::proxy::clients::ClientId;
 use afterwrite::observe::proxy::ledger::{End, Writing};
@@ -183,6 +183,39 @@ async fn h105_a_client_that_loaded_the_table_is_waited_for_until_it_commits() {
 }
 
 #[tokio::test]
+async fn h105_a_commit_ends_the_waiting_of_every_partition_that_was_kept_out_of_for_its_load() {
+    let world = world("");
+    let table = world.table(Table::partitioned_by_p(), "t").await;
+    table.append([row(50, "v", 5)]).await;
+    let process = world.start().await;
+    let ledger = Arc::new(Ledger::default());
+    process.ooda.set_clients(Arc::clone(&ledger));
+    process.look_at(&table).await;
+    ledger.loaded(&table.name, ClientId::numbered(1), world.clock.now_ms());
+    append_small(&table, 0, 9, 0).await;
+    let files = append_small(&table, 20, 9, 1).await;
+    process.look_at(&table).await;
+    process.pass(2_000).await;
+    let kept_out = |d: &Decision| matches!(d.verdict, Verdict::Not { reason: Reason::KeptOut { .. } });
+    assert!(process.decisions(&table).await.iter().filter(|d| kept_out(d)).count() >= 2);
+    assert_eq!(process.seen.rewrites(), 0);
+
+    let mut judged = process.ooda.watch();
+    table.change().remove(&[&files[3]]).append(rows(20..21, 1)).operation(Operation::Overwrite).commit().await;
+    ledger.ended(&writing(&table, 1), End::Landed, world.clock.now_ms());
+    process.report(&table).await;
+    let began_ms = world.clock.now_ms();
+    process.until("both rewrites", async || process.seen.rewrites() == 2).await;
+    assert!(world.clock.now_ms() < began_ms + 10_000, "as long as the load itself would be waited for");
+    process.rest().await;
+    assert_eq!(data_files(&table).await, 3);
+    // the partition that nobody asked about was not judged for it
+    let of_the_rest = std::iter::from_fn(|| judged.try_recv().ok()).filter(|made| made.label.contains('5')).count();
+    assert_eq!(of_the_rest, 0);
+    process.stop().await;
+}
+
+#[tokio::test]
 async fn h105_a_client_that_comes_before_work_has_begun_or_landed_is_waited_for_too() {
     let world = world("");
     let table = world.table(Table::plain(), "t").await;
@@ -212,6 +245,28 @@ async fn h105_a_client_that_comes_before_work_has_begun_or_landed_is_waited_for_
     assert_eq!((first.state, first.numbers.tries), (JobState::Failed, 0), "{}", first.note);
     assert_eq!(table.rows().await.len(), 9);
     process.rest().await;
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn h105_a_commit_under_way_is_let_pass_although_its_client_was_never_seen() {
+    let world = world("");
+    let table = world.table(Table::plain(), "t").await;
+    let files = append_small(&table, 0, 9, 0).await;
+    let process = world.start().await;
+    let ledger = Arc::new(Ledger::default());
+    process.ooda.set_clients(Arc::clone(&ledger));
+    let under_way = Writing { since_ms: world.clock.now_ms(), ..writing(&table, 1) };
+    ledger.begun(&under_way);
+    process.look_at(&table).await;
+    process.pass(5_000).await;
+    assert!(matches!(process.reason(&table).await, Reason::KeptOut { .. }));
+    merge(&world, &table, &files[3]).await;
+    ledger.ended(&under_way, End::Landed, world.clock.now_ms());
+    process.report(&table).await;
+    process.until("the rewrite", async || process.seen.rewrites() == 1).await;
+    process.rest().await;
+    assert_eq!((data_files(&table).await, table.rows().await.len()), (1, 9));
     process.stop().await;
 }
 

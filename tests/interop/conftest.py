@@ -17,6 +17,8 @@ import trino as trino_engine
 SHARED = {"test_encodings": "trino and flink", "test_flink": "trino and flink", "test_stores": "trino and flink", "test_through_proxy": "trino and flink"}
 # What takes long begins early.
 FIRST = ["test_encodings", "test_flink", "test_stores", "test_through_proxy", "test_demo", "test_writers", "test_repack", "test_proxy", "test_rest", "test_fuzz"]
+# Modules whose sidecar goes over the shared REST catalog, where there is one, on the same tables; with AFTERWRITE_TEST_OVER_REST all do.
+OVER_REST = ["test_serve", "test_strays"]
 EVERYTHING = pytest.StashKey()
 
 
@@ -135,6 +137,8 @@ class Lab:
 @pytest.fixture(scope="module")
 def lab(request, scratch, spark_jvm):
     home = engines.Home(scratch / request.module.__name__)
+    if request.module.__name__ in OVER_REST:
+        home.shared = home.shared or os.environ.get("AFTERWRITE_TEST_REST")
     spark = spark_jvm.open(home)
     spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.db")
     return Lab(home, spark)

@@ -28,10 +28,14 @@ class Home:
         self.uri = uri or f"sqlite://{self.database}"
         self.warehouse = self.folder / "warehouse"
         self.warehouse.mkdir(exist_ok=True)
+        # the address of a REST catalog that opens whichever SQLite file is its warehouse: the sidecar goes over it
+        self.shared = os.environ.get("AFTERWRITE_TEST_OVER_REST")
 
     def config(self, extra="", rest=None, file="afterwrite.toml", journal="journal"):
         """The sidecar's settings; `rest` is the address of a REST catalog over the same database, and lines below it."""
         path = self.folder / file
+        if self.shared and not rest and self.uri.startswith("sqlite"):
+            rest = (self.shared, f'warehouse = "{self.database}"')
         catalog = f'type = "sql"\nuri = "{self.uri}"\nwarehouse = "file://{self.warehouse}"'
         if rest:
             catalog = f'type = "rest"\nuri = "{rest[0]}"\n' + "\n".join(rest[1:])

@@ -22,7 +22,8 @@ use sqlx::{Connection, Row, SqliteConnection};
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::fixture::process::{Ended, bare, finish};
+use crate::fixture::process::{Ended, bare, finish, over_rest};
+use crate::fixture::rest::RestServer;
 use crate::fixture::{Table, row};
 
 /// What a store is asked.
@@ -127,6 +128,8 @@ struct World {
     objects: Arc<Objects>,
     table: Table,
     rows: Vec<String>,
+    /// The REST catalog over the one in memory, when the binary is to go over one.
+    rest: Option<RestServer>,
 }
 
 impl World {
@@ -134,7 +137,7 @@ impl World {
         let io = FileIO::new_with_memory();
         let (memory, name) = (MemoryCatalog::new("lake", io.clone()), TableName::new("lake", "ns", "t"));
         let port: Arc<dyn Catalog> = Arc::new(memory.clone());
-        let table = Table::partitioned_by_p().create_with(port, name.clone(), format!("{location}/ns/t"), io.clone()).await;
+        let table = Table::partitioned_by_p().create_with(Arc::clone(&port), name.clone(), format!("{location}/ns/t"), io.clone()).await;
         let mut small = Vec::new();
         for id in 0..4 {
             small.push(table.append([row(2 * id, "a", 1), row(2 * id + 1, "b", 1)]).await);
@@ -146,8 +149,11 @@ impl World {
         }
         let dir = tempfile::tempdir().unwrap();
         let objects = Arc::new(Objects { io, written: Mutex::default(), uploads: Mutex::default() });
-        let world = Self { rows: table.rows().await, dir, memory, objects, table };
-        world.enter(&name).await;
+        let rest = if over_rest().is_some() { Some(RestServer::start(port).await) } else { None };
+        let world = Self { rows: table.rows().await, dir, memory, objects, table, rest };
+        if world.rest.is_none() {
+            world.enter(&name).await;
+        }
         world
     }
 
@@ -169,10 +175,12 @@ impl World {
 
     async fn run(&self, warehouse: &str, properties: &str, environment: &[(&str, &str)], arguments: &[&str]) -> Ended {
         let at = self.dir.path();
+        let catalog = match &self.rest {
+            Some(server) => format!("type = \"rest\"\nuri = \"{}\"", server.url),
+            None => format!("type = \"sql\"\nuri = \"{}\"\nwarehouse = \"{warehouse}\"", self.uri()),
+        };
         let text = format!(
-            "[catalog.lake]\ntype = \"sql\"\nuri = \"{}\"\nwarehouse = \"{warehouse}\"\n{properties}\n\
-             [journal]\npath = \"{}/journal.db\"\n[budget]\nconcurrent_jobs = 1\n",
-            self.uri(),
+            "[catalog.lake]\n{catalog}\n{properties}\n[journal]\npath = \"{}/journal.db\"\n[budget]\nconcurrent_jobs = 1\n",
             at.display()
         );
         std::fs::write(at.join("afterwrite.toml"), text).unwrap();
@@ -183,9 +191,11 @@ impl World {
 
     /// What the binary committed: the rows are the same, and each partition is one file.
     async fn assert_compacted(&self) {
-        let mut database = SqliteConnection::connect(&self.uri()).await.unwrap();
-        let found = sqlx::query("SELECT metadata_location FROM iceberg_tables").fetch_one(&mut database).await.unwrap();
-        self.memory.register(&self.table.name, found.get("metadata_location"));
+        if self.rest.is_none() {
+            let mut database = SqliteConnection::connect(&self.uri()).await.unwrap();
+            let found = sqlx::query("SELECT metadata_location FROM iceberg_tables").fetch_one(&mut database).await.unwrap();
+            self.memory.register(&self.table.name, found.get("metadata_location"));
+        }
         assert_eq!(self.table.rows().await, self.rows);
         let live = crate::fixture::oracle::live(&self.table.load().await).await;
         let mut sizes: Vec<u64> = live.iter().map(|l| l.file.file_size_in_bytes()).collect();

@@ -7,7 +7,6 @@ use std::time::Duration;
 use afterwrite::act::{self, Act, Journal, KillSwitch, MemoryJournal, Ports, Query, Role};
 use afterwrite::lake::Format;
 use afterwrite::lake::clock::{Clock, SystemChance, SystemClock};
-use afterwrite::lake::iceberg::catalog::Catalog;
 use afterwrite::lake::iceberg::catalog::memory::MemoryCatalog;
 use afterwrite::lake::iceberg::lake::Lake;
 use afterwrite::model::decision::{Decision, Reason, Verdict};
@@ -124,7 +123,7 @@ impl World {
 
     /// A command beside the process, on the same journal and tables.
     pub async fn command(&self) -> (Arc<Act>, Arc<Seen>) {
-        let catalog: Arc<dyn Catalog> = Arc::new(self.catalog.clone());
+        let catalog = behind::port(&self.catalog).await;
         let seen = Arc::<Seen>::default();
         let format: Arc<dyn Format> = Arc::new(Spy { lake: Lake::new([catalog]), seen: Arc::clone(&seen) });
         let (clock, journal): (Arc<dyn Clock>, Arc<dyn Journal>) = (self.clock.clone(), self.journal.clone());

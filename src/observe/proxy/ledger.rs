@@ -105,6 +105,8 @@ pub struct Ledger {
     pages: Mutex<BTreeMap<TableName, Page>>,
 }
 
+/// A commit under way is waited for no longer than this: by then it is known, or never is.
+const COMMIT_MS: i64 = 60_000;
 /// Commits under way that are kept of one table.
 const MOST_WRITINGS: usize = 256;
 /// Refs whose last commit is kept of one table.
@@ -125,6 +127,12 @@ struct Page {
 impl Page {
     fn settle(&mut self, now_ms: i64) {
         (0..self.clients.settle(now_ms)).for_each(|_| telemetry::writer_harmed());
+    }
+
+    /// Until when a commit under way that takes files or rows away is waited for.
+    fn commits_until_ms(&self, now_ms: i64) -> Option<i64> {
+        let until = |w: &Writing| w.since_ms.saturating_add(COMMIT_MS);
+        self.writings.iter().filter(|w| !w.appends).map(until).max().filter(|until| *until > now_ms)
     }
 
     fn read_rate(&self, now_ms: i64) -> f64 {
@@ -161,9 +169,10 @@ impl Ledger {
     }
 
     /// Until when a client of the table may be at a statement that will commit, by the
-    /// loads and commits that came by: an estimate; `None` when none may.
+    /// loads and commits that came by: an estimate; `None` when none may. One whose commit
+    /// is under way is, whatever is known of it.
     pub fn busy_until_ms(&self, table: &TableName, now_ms: i64) -> Option<i64> {
-        self.pages().get(table).and_then(|page| page.clients.busy_until_ms(now_ms))
+        self.pages().get(table).and_then(|page| page.clients.busy_until_ms(now_ms).max(page.commits_until_ms(now_ms)))
     }
 
     /// A rewrite of ours has landed in the table.
@@ -341,6 +350,19 @@ mod tests {
         assert_eq!(ledger.harmed(&name("t")), 0);
         ledger.settle(100_000);
         assert_eq!(ledger.harmed(&name("t")), 1);
+    }
+
+    #[test]
+    fn a_commit_under_way_is_waited_for_although_nothing_is_known_of_its_client() {
+        let ledger = Ledger::default();
+        let appends = Writing { appends: true, ..writing(1, Some("main"), 10, &[11]) };
+        ledger.begun(&appends);
+        assert_eq!(ledger.busy_until_ms(&name("t"), 6), None);
+        let takes_away = writing(2, Some("main"), 10, &[12]);
+        ledger.begun(&takes_away);
+        assert_eq!((ledger.busy_until_ms(&name("t"), 6), ledger.busy_until_ms(&name("t"), 60_005)), (Some(60_005), None));
+        ledger.ended(&takes_away, End::NotLanded, 7);
+        assert_eq!(ledger.busy_until_ms(&name("t"), 8), None);
     }
 
     #[test]

@@ -34,9 +34,46 @@ impl Book {
         changed.into_iter().filter(is_new).collect()
     }
 
+    /// Where clients have begun to write, work that waits is due at once; where none
+    /// does any more, what was kept out of for them is.
+    pub fn mind_clients(&mut self, busy_until_ms: impl Fn(&TableName) -> Option<i64>, now_ms: i64) {
+        self.call_kept_out(&busy_until_ms, now_ms);
+        self.call_busy(busy_until_ms, now_ms);
+    }
+
+    /// Notes whether a partition is kept out of for a client that loaded its table.
+    pub(super) fn note_kept_out(&mut self, scope: &Scope, decision: &Decision) {
+        let is_kept_out = matches!(decision.verdict, Verdict::Not { reason: Reason::KeptOut { .. } });
+        match is_kept_out && decision.traits.writers.loaded_until_ms.is_some() {
+            true => drop(self.kept_out.entry(scope.name.clone()).or_default().insert(scope.partition.clone())),
+            false => self.forget_kept_out(scope),
+        }
+    }
+
+    /// A partition is not kept out of for a client any more.
+    pub(super) fn forget_kept_out(&mut self, scope: &Scope) {
+        let Some(partitions) = self.kept_out.get_mut(&scope.name) else { return };
+        partitions.remove(&scope.partition);
+        if partitions.is_empty() {
+            self.kept_out.remove(&scope.name);
+        }
+    }
+
+    /// What was kept out of for clients is due at once where none of them may be writing
+    /// any more, as after a commit. Costs as much as keeping those partitions out did:
+    /// each is called once for the judgement that noted it.
+    fn call_kept_out(&mut self, busy_until_ms: impl Fn(&TableName) -> Option<i64>, now_ms: i64) {
+        let free: Vec<TableName> = self.kept_out.keys().filter(|name| busy_until_ms(name).is_none()).cloned().collect();
+        for name in free {
+            for partition in self.kept_out.remove(&name).unwrap_or_default() {
+                self.call(&Scope { name: name.clone(), partition }, now_ms);
+            }
+        }
+    }
+
     /// Work that waits in tables whose clients may be writing is due at once, once for
     /// each time that they are found so.
-    pub fn call_busy(&mut self, busy_until_ms: impl Fn(&TableName) -> Option<i64>, now_ms: i64) {
+    fn call_busy(&mut self, busy_until_ms: impl Fn(&TableName) -> Option<i64>, now_ms: i64) {
         let waiting: BTreeSet<&TableName> = self.waiting.iter().map(|scope| &scope.name).collect();
         let busy: Vec<(TableName, i64)> = waiting.into_iter().filter_map(|name| Some((name.clone(), busy_until_ms(name)?))).collect();
         for (name, until_ms) in busy {
