@@ -130,6 +130,7 @@ impl Act {
             Err(error) => return Err(self.halted(work, error)),
         };
         work.turn_to(&table);
+        self.heed_holds(work, table.view()).await?;
         work.stop.carried.store(0, Ordering::Relaxed);
         work.numbers.tries += 1;
         let id = attempt::id(&work.job.id, work.numbers.tries);

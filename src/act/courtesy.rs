@@ -1,16 +1,28 @@
-//! A commit gives way to clients that may be at a statement of their own.
+//! A commit gives way to clients that may be at a statement of their own, and is not made
+//! in a table that somebody holds.
 
 use std::time::Duration;
 
-use super::job::Verdict;
+use async_trait::async_trait;
+
+use super::job::{Kind, Verdict};
 use super::{Act, Work};
 use crate::model::ident::TableName;
 use crate::model::partition::PartitionKey;
+use crate::model::table::TableView;
 
 /// Until when a commit to a partition of a table that is ready since a moment should wait,
 /// as it looks now; `None` when nothing is in its way. Moments are in milliseconds since
 /// the epoch.
 pub type Courtesy = dyn Fn(&TableName, &PartitionKey, i64, i64) -> Option<i64> + Send + Sync;
+
+/// Who knows whether a table is to be left alone.
+#[async_trait]
+pub trait Holds: Send + Sync {
+    /// Whether no rewrite may commit to the table now, as it was just loaded. Asked before
+    /// each try, since a hold may come after all that looked at it before.
+    async fn holds(&self, table: &TableView) -> bool;
+}
 
 /// How often it is asked.
 const EVERY: Duration = Duration::from_millis(100);
@@ -19,6 +31,26 @@ impl Act {
     /// Sets for whom commits wait; once.
     pub fn set_courtesy(&self, courtesy: Box<Courtesy>) {
         let _ = self.courtesy.set(courtesy);
+    }
+
+    /// Sets who knows what is held; once.
+    pub fn set_holds(&self, holds: Box<dyn Holds>) {
+        let _ = self.holds.set(holds);
+    }
+
+    /// Cancels a rewrite of a table, just loaded, that is held.
+    ///
+    /// # Errors
+    /// The end of such a rewrite.
+    pub(super) async fn heed_holds(&self, work: &Work, table: &TableView) -> Result<(), Verdict> {
+        if let (Kind::Rewrite, Some(holds)) = (&work.job.kind, self.holds.get())
+            && holds.holds(table).await
+        {
+            tracing::info!(job = work.job.id.0, table = %table.name, "the table is held: a rewrite that was ready is not committed");
+            work.stop.cancel();
+            return Err(Verdict::Cancelled);
+        }
+        Ok(())
     }
 
     /// Waits while somebody is in the way. What stops the job ends the waiting too: a

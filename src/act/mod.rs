@@ -24,7 +24,7 @@ use std::time::Duration;
 
 pub use attempt::{Attempt, AttemptState};
 pub use control::{KillSwitch, Progress, Watcher};
-pub use courtesy::Courtesy;
+pub use courtesy::{Courtesy, Holds};
 pub use job::{Job, JobResult, JobState, Kind, Numbers, Verdict};
 pub use journal::{Holder, Journal, MemoryJournal, Pause, Pauses, Query, Role, Spent, SqliteJournal};
 pub use recover::{Recovered, interrupted};
@@ -104,6 +104,7 @@ pub struct Act {
     left: AtomicBool,
     active: Arc<Active>,
     courtesy: OnceLock<Box<Courtesy>>,
+    holds: OnceLock<Box<dyn Holds>>,
     instance: String,
     holder: Holder,
 }
@@ -161,6 +162,7 @@ impl Act {
             left: AtomicBool::new(false),
             active: Arc::default(),
             courtesy: OnceLock::new(),
+            holds: OnceLock::new(),
             instance,
             holder,
         };

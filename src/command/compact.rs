@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::act::job::seconds;
-use crate::act::{Act, JobResult, Journal, Pause, Progress as Done, Role, SqliteJournal, Verdict, Watcher};
+use crate::act::{Act, Holds, JobResult, Journal, Pause, Progress as Done, Role, SqliteJournal, Verdict, Watcher};
 use crate::app::App;
 use crate::cli::args::Compact;
 use crate::cli::progress::Progress;
@@ -19,9 +20,8 @@ use crate::cli::{Exit, show};
 use crate::lake::clock::Clock;
 use crate::lake::{Error, Table};
 use crate::model::plan::Plan;
-use crate::model::policy::Policy;
 use crate::model::table::TableView;
-use crate::settings::resolve;
+use crate::settings::{Settings, resolve};
 
 use super::scopes::{Found, Scoped, foresee, scopes};
 use super::signals::Signals;
@@ -59,6 +59,15 @@ pub async fn run(app: &App, args: &Compact, json: bool) -> Result<Exit, Failure>
     let worker = Worker::new(app, &signals, view, &scopes).await?;
     let (act, seen) = (Arc::clone(&worker.act), view.clone());
     let _looking = AbortOnDropHandle::new(tokio::spawn(async move { act.keep_yielding(&seen, LOOK_EVERY).await }));
+    let (act, held, seen) = (Arc::clone(&worker.act), worker.held.clone(), view.clone());
+    let _heeding = AbortOnDropHandle::new(tokio::spawn(async move {
+        loop {
+            held.clock.sleep(LOOK_EVERY).await;
+            if held.holds(&seen).await {
+                act.stop_rewrites(&seen.name);
+            }
+        }
+    }));
     let told = match worker.is_paused().await {
         true => Ok(()),
         false => tokio::select! {
@@ -131,8 +140,7 @@ struct Worker<'a> {
     begun: Semaphore,
     tally: Tally,
     paused: OnceLock<Failure>,
-    policy: Policy,
-    clock: Arc<dyn Clock>,
+    held: Held,
 }
 
 impl<'a> Worker<'a> {
@@ -143,9 +151,10 @@ impl<'a> Worker<'a> {
         let tally = Tally { bar: Progress::bytes(&format!("compacting {}", view.name), total), done: Arc::default() };
         let jobs = app.settings.budget.concurrent_jobs.max(1);
         let (turns, begun) = (Arc::new(Semaphore::new(jobs)), Semaphore::new(ahead(jobs)));
-        let (policy, _) = resolve(&app.settings, &view.name, &view.properties);
-        let clock = Arc::clone(&app.clock);
-        Ok(Self { act, journal, signals, view, jobs, turns, begun, tally, paused: OnceLock::new(), policy, clock })
+        let held =
+            Held { settings: Arc::clone(&app.settings), journal: Arc::clone(&journal), clock: Arc::clone(&app.clock), why: Arc::default() };
+        act.set_holds(Box::new(held.clone()));
+        Ok(Self { act, journal, signals, view, jobs, turns, begun, tally, paused: OnceLock::new(), held })
     }
 
     /// Every partition, told in their order. Where jobs run side by side, others are
@@ -185,7 +194,14 @@ impl<'a> Worker<'a> {
             let result = act.run(&plan, Some(tally.watcher(plan.input_bytes(), turn))).await;
             job(&plan, &result)
         }));
-        Some(running.await.unwrap_or_else(|stopped| CompactJob {
+        let ended = running.await;
+        // what stopped it is told like what keeps others from beginning
+        if ended.as_ref().is_ok_and(|job| job.result == result_name(&Verdict::Cancelled))
+            && let Some(why) = self.held.taken()
+        {
+            let _ = self.paused.set(why);
+        }
+        Some(ended.unwrap_or_else(|stopped| CompactJob {
             exit: Exit::Failed,
             result: "failed".into(),
             decision: "request".into(),
@@ -200,7 +216,7 @@ impl<'a> Worker<'a> {
             Err(error) => error.into(),
             Ok(pauses) => match pauses.0.iter().find(|p| p.table.is_none_or(|t| t == self.view.ident)) {
                 Some(pause) => held(self.view, pause),
-                None => match super::hold::stands(self.journal.as_ref(), self.view, &self.policy, self.clock.now_ms()).await {
+                None => match self.held.stands(self.view).await {
                     Some(why) => why,
                     None => return false,
                 },
@@ -216,6 +232,40 @@ impl<'a> Worker<'a> {
         self.signals.asked().await;
         self.act.halt();
         std::future::pending().await
+    }
+}
+
+/// Whether the table is held by now, and what is said of it.
+#[derive(Clone)]
+struct Held {
+    settings: Arc<Settings>,
+    journal: Arc<SqliteJournal>,
+    clock: Arc<dyn Clock>,
+    why: Arc<Mutex<Option<Failure>>>,
+}
+
+impl Held {
+    async fn stands(&self, view: &TableView) -> Option<Failure> {
+        let (policy, _) = resolve(&self.settings, &view.name, &view.properties);
+        super::hold::stands(self.journal.as_ref(), view, &policy, self.clock.now_ms()).await
+    }
+
+    /// What stopped a job, once.
+    fn taken(&self) -> Option<Failure> {
+        self.why.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+#[async_trait]
+impl Holds for Held {
+    async fn holds(&self, table: &TableView) -> bool {
+        // a journal that does not answer holds nothing; the job fails by it where it needs it
+        let why = self.stands(table).await.filter(|why| why.exit == Exit::Refused);
+        let held = why.is_some();
+        if held {
+            *self.why.lock().unwrap_or_else(PoisonError::into_inner) = why;
+        }
+        held
     }
 }
 

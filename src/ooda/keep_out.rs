@@ -3,12 +3,15 @@
 
 use std::sync::{Arc, Weak};
 
+use async_trait::async_trait;
+
 use super::Loop;
 use super::lease::{Lease, Leases};
-use crate::act::Courtesy;
 use crate::act::journal::Error;
+use crate::act::{Courtesy, Holds};
 use crate::model::ident::TableName;
 use crate::model::policy::Policy;
+use crate::model::table::TableView;
 use crate::model::writers::Hold;
 use crate::observe::proxy;
 
@@ -30,9 +33,11 @@ impl Loop {
         let _ = self.clients.set(clients);
     }
 
-    /// Has the commits of this loop's jobs wait for whoever is expected.
+    /// Has the commits of this loop's jobs wait for whoever is expected, and not be made
+    /// in tables that are held.
     pub(super) fn teach_courtesy(self: &Arc<Self>) {
         self.parts.act.set_courtesy(courtesy(Arc::downgrade(self)));
+        self.parts.act.set_holds(Box::new(Held(Arc::downgrade(self))));
     }
 
     pub(super) fn clients_of(&self, table: &TableName, now_ms: i64) -> Clients {
@@ -119,4 +124,19 @@ fn courtesy(of: Weak<Loop>) -> Box<Courtesy> {
         let busy = of.clients_of(table, now_ms).busy_until_ms.max(expected);
         busy.filter(|_| now_ms < until_ms).map(|busy| busy.min(until_ms))
     })
+}
+
+/// The leases as the journal has them, and what settings and properties say of the table.
+struct Held(Weak<Loop>);
+
+#[async_trait]
+impl Holds for Held {
+    async fn holds(&self, table: &TableView) -> bool {
+        let Some(of) = self.0.upgrade() else { return false };
+        if let Err(error) = of.read_leases().await {
+            tracing::warn!(%error, "leases on tables cannot be read: those known count");
+        }
+        let (policy, _, _) = of.resolve(&table.name, &table.properties);
+        !policy.enabled || !policy.act || of.is_held(&table.name, &policy)
+    }
 }

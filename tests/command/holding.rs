@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::{NAME, small};
-use crate::fixture::process::{Place, Serving};
+use crate::fixture::process::{Place, Serving, over_rest, overtake};
 
 const EAGER: &str =
     "[poll]\nmin = \"1h\"\nmax = \"1h\"\n[defaults]\nact = true\ncooldown = \"0s\"\ntier_files = 2\nqueue_min_reduction = 1\n";
@@ -72,6 +72,25 @@ async fn a_property_holds_back_what_is_asked_for_by_hand() {
     assert!(refused.err.contains("until 2100-01-01T00:00:00Z, by the setting hold_until or the table property"), "{}", refused.err);
     table.set_property("afterwrite.hold-until", "2001-01-01T00:00:00Z").await;
     place.run(&["compact", NAME]).await.expect(0);
+}
+
+/// The hold comes between the proof and the commit: the first try loses to it.
+#[tokio::test]
+async fn a_compact_that_is_ready_when_its_table_is_held_commits_nothing_and_says_for_whom() {
+    if over_rest().is_some() {
+        return;
+    }
+    let place = Place::new("");
+    let table = small(&place).await;
+    let before = table.load().await.view.metadata_location;
+    table.set_property("afterwrite.hold-until", "2100-01-01T00:00:00Z").await;
+    let (rows, head, after) = (table.rows().await, table.head().await, table.load().await.view.metadata_location);
+    overtake(&place, &before, &after).await;
+    let ended = place.run(&["compact", NAME, "--json"]).await.expect(3);
+    assert_eq!(ended.each("result")[0], "cancelled", "{}", ended.out);
+    assert!(ended.err.contains("until 2100-01-01T00:00:00Z, by the setting hold_until or the table property"), "{}", ended.err);
+    assert_eq!((table.head().await, table.rows().await), (head, rows));
+    place.assert_settled().await;
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! The same kill points on each way to write outputs: what small row groups are
-//! given is killed in `points`, here the other two.
+//! The same kill points on each way to write outputs, and in format 3: what small row
+//! groups of format 2 are given is killed in `points`, here the rest.
 
 use afterwrite::act::JobState;
 use afterwrite::model::killpoint::KillPoint;
@@ -18,7 +18,7 @@ async fn is_closed_after_a_kill_at_any_point(make: impl AsyncFn() -> World, path
     let world = make().await;
     for (past, point) in before.iter().enumerate() {
         crash(&world, *point).await;
-        assert_eq!(world.table.rows().await, world.rows, "{point}");
+        assert_eq!(world.seen().await, world.rows, "{point}");
         let states: Vec<JobState> = world.jobs().await.iter().map(|j| j.state).collect();
         assert!(!states[0].is_final(), "{point}: {states:?}");
         assert_eq!(states[1..], vec![JobState::Failed; past], "the command at {point} closed what the one before it left");
@@ -29,7 +29,7 @@ async fn is_closed_after_a_kill_at_any_point(make: impl AsyncFn() -> World, path
     for point in last {
         let world = make().await;
         crash(&world, point).await;
-        assert_eq!(world.table.rows().await, world.rows, "{point}");
+        assert_eq!(world.seen().await, world.rows, "{point}");
 
         let ended = world.compact().await.expect(0);
 
@@ -46,4 +46,9 @@ async fn a_rewrite_that_copies_row_groups_killed_at_any_point_is_closed_by_the_n
 #[tokio::test]
 async fn a_rewrite_that_encodes_anew_killed_at_any_point_is_closed_by_the_next() {
     is_closed_after_a_kill_at_any_point(World::to_encode, "re-encode").await;
+}
+
+#[tokio::test]
+async fn a_rewrite_in_format_3_killed_at_any_point_is_closed_by_the_next() {
+    is_closed_after_a_kill_at_any_point(World::of_format_3, "re-pack").await;
 }

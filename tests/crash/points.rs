@@ -56,7 +56,7 @@ async fn a_compaction_killed_at_any_point_is_closed_by_the_next() {
     for point in points() {
         let world = World::new().await;
         crash(&world, point).await;
-        assert_eq!(world.table.rows().await, world.rows, "{point}");
+        assert_eq!(world.seen().await, world.rows, "{point}");
         assert!(!world.jobs().await[0].state.is_final(), "{point}");
 
         let ended = world.compact().await.expect(0);
@@ -89,7 +89,7 @@ async fn jobs_side_by_side_killed_at_any_point_are_closed_by_the_next() {
     for point in points() {
         let world = World::side_by_side().await;
         crash(&world, point).await;
-        assert_eq!(world.table.rows().await, world.rows, "{point}");
+        assert_eq!(world.seen().await, world.rows, "{point}");
 
         let ended = world.compact().await.expect(0);
 
@@ -125,7 +125,7 @@ async fn a_recovery_that_is_killed_too_is_closed_by_the_next() {
         for (again, passed) in [(KillPoint::OutcomeJournaled, true), (KillPoint::CleanupBegun, named_files)] {
             let ended = world.compact_killed_at(again.code()).await;
             assert_eq!(killed(&ended), passed, "{again} after {point}: {ended:?}");
-            assert_eq!(world.table.rows().await, world.rows, "{again} after {point}");
+            assert_eq!(world.seen().await, world.rows, "{again} after {point}");
         }
         world.compact().await.expect(0);
         world.assert_whole(2).await;
@@ -145,7 +145,7 @@ async fn serve_closes_at_its_start_what_a_dead_process_left() {
         assert_eq!(serving.terminate().await, Some(0));
         world.place.assert_settled().await;
         world.place.assert_accounted(&world.table, &world.before).await;
-        assert_eq!(world.table.rows().await, world.rows);
+        assert_eq!(world.seen().await, world.rows);
     }
 }
 
@@ -161,7 +161,7 @@ async fn serve_killed_at_any_point_of_its_own_work_is_closed_by_its_next_start()
         let ended = ended.unwrap_or_else(|_| panic!("{point} was not passed"));
         assert!(killed(&ended), "{point}: {ended:?}");
         always_moved(&world, false).await;
-        assert_eq!(world.table.rows().await, world.rows, "{point}");
+        assert_eq!(world.seen().await, world.rows, "{point}");
         assert!(!world.jobs().await[0].state.is_final(), "{point}");
 
         // the next one only closes what there is
@@ -174,7 +174,7 @@ async fn serve_killed_at_any_point_of_its_own_work_is_closed_by_its_next_start()
         assert_eq!(serving.terminate().await, Some(0), "{point}");
         world.place.assert_settled().await;
         world.place.assert_accounted(&world.table, &world.before).await;
-        assert_eq!(world.table.rows().await, world.rows, "{point}");
+        assert_eq!(world.seen().await, world.rows, "{point}");
         let landed = if has_landed(point) { JobState::Committed } else { JobState::Failed };
         assert!(world.jobs().await.iter().any(|job| job.state == landed), "{point}");
     }
@@ -192,14 +192,14 @@ async fn an_undo_killed_at_any_point_it_passes_is_closed_by_the_next_command() {
 
         let ended = world.place.run_killed_at(point.code(), &["undo", &last.id.0, "--json"]).await;
         assert!(killed(&ended), "{point} was not passed: {ended:?}");
-        assert_eq!(world.table.rows().await, world.rows);
+        assert_eq!(world.seen().await, world.rows);
 
         // the same again undoes it, or finds it undone
         // over REST, what was not told is asked for again on the way
         let undone = has_landed(point) || over_rest().is_some() && point == KillPoint::MetadataWritten;
         world.place.run(&["undo", &last.id.0]).await.expect(if undone { 4 } else { 0 });
         assert_ne!(world.table.head().await, head, "{point}");
-        assert_eq!(world.table.rows().await, world.rows, "{point}");
+        assert_eq!(world.seen().await, world.rows, "{point}");
         world.place.assert_settled().await;
         world.place.assert_accounted(&world.table, &world.before).await;
         let again = world.compact().await.expect(0);

@@ -11,6 +11,7 @@ use afterwrite::model::writers::Hold;
 use afterwrite::observe::proxy::clients::ClientId;
 use afterwrite::observe::proxy::ledger::{End, Writing};
 use afterwrite::observe::proxy::{Heeds, Ledger};
+use afterwrite::ooda::lease::{Lease, Leases};
 use afterwrite::serve::backend::Backend;
 use iceberg::spec::Operation;
 
@@ -346,6 +347,42 @@ async fn h105_a_hold_stops_what_is_under_way() {
     assert!(matches!(reason, Reason::Held { .. }), "{reason:?}");
     process.nothing_is_stuck(&world).await;
     process.stop().await;
+}
+
+/// Nothing tells the process of it before it asks: the table's property, and the lease of a
+/// command in the journal, as they stand when the outputs are proven.
+#[tokio::test]
+async fn h105_a_hold_that_comes_after_the_rewrite_keeps_it_from_being_committed() {
+    for by_property in [true, false] {
+        let world = world("");
+        let table = Arc::new(world.table(Table::plain(), "t").await);
+        append_small(&table, 0, 9, 0).await;
+        let process = world.start().await;
+        let until_ms = world.clock.now_ms() / 1000 * 1000 + 60 * MINUTE;
+        let (held, journal, now_ms) = (Arc::clone(&table), Arc::clone(&world.journal), world.clock.now_ms());
+        *process.seen.between.lock().unwrap() = Some(Arc::new(move || {
+            let (held, journal) = (Arc::clone(&held), Arc::clone(&journal));
+            Box::pin(async move {
+                if by_property {
+                    let until = chrono::DateTime::from_timestamp_millis(until_ms).unwrap().to_rfc3339();
+                    held.set_property("afterwrite.hold-until", &until).await;
+                } else {
+                    let hold = Hold { by: "backfill".into(), until_ms };
+                    Leases::take(journal.as_ref(), Lease { table: held.name.clone(), hold }, now_ms).await.unwrap();
+                }
+            })
+        }));
+        process.look_at(&table).await;
+        process.rounds().await;
+        assert_eq!((process.seen.rewrites(), data_files(&table).await), (1, 9), "by property: {by_property}");
+        let job = world.journal.jobs(Query::Latest(1)).await.unwrap().remove(0);
+        assert_eq!((job.state, job.numbers.tries), (JobState::Cancelled, 0), "{}", job.note);
+        process.look_at(&table).await;
+        let reason = process.reason(&table).await;
+        assert!(matches!(reason, Reason::Held { until_ms: told, .. } if told == until_ms), "{reason:?}");
+        process.nothing_is_stuck(&world).await;
+        process.stop().await;
+    }
 }
 
 #[tokio::test]

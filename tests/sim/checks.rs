@@ -203,6 +203,13 @@ impl World {
                 return Err(format!("{running} jobs at one time, {} may be", limits.concurrent_jobs));
             }
         }
+        let hours = (checked.high_ms - checked.began_ms) as f64 / 3_600_000.0;
+        let may = self.settings.budgets.per_table.commits_per_hour.map(|rate| rate as f64 * (hours + limits.carry_over_hours.max(1.0)));
+        for (table, made) in &hold(&self.account).commits {
+            if may.is_some_and(|may| *made as f64 > may) {
+                return Err(format!("{made} snapshots of table {table} were made in {hours} hours, {may:?} may be"));
+            }
+        }
         Ok(())
     }
 

@@ -18,6 +18,19 @@ impl World {
         self.gate.note(|| format!("table {}: {what}", scene.table));
     }
 
+    /// The schema that has the column which was dropped last: its values are in the files,
+    /// as long as nobody has written any since.
+    pub(super) fn schema_of_before(&self, state: &State, scene: &Scene<'_>) -> Option<i32> {
+        let made = self.made(scene.table);
+        state.dropped.get(&scene.table).filter(|(_, then)| *then == made).map(|(schema_id, _)| *schema_id)
+    }
+
+    pub(super) fn set_schema_back(&self, state: &mut State, scene: &Scene<'_>) {
+        let Some(schema_id) = self.schema_of_before(state, scene) else { return };
+        state.dropped.remove(&scene.table);
+        self.update(scene, &format!("schema {schema_id} set again"), vec![TableUpdate::SetCurrentSchema { schema_id }]);
+    }
+
     pub(super) fn evolve_schema(&self, state: &mut State, scene: &Scene<'_>) {
         let mut fields = scene.fields();
         let serial = {
@@ -40,6 +53,7 @@ impl World {
             2 => {
                 let Some(at) = state.dice.pick(&extra).copied() else { return };
                 let gone = fields.remove(at);
+                state.dropped.insert(scene.table, (scene.metadata.current_schema_id(), self.made(scene.table)));
                 format!("column {} ({}) dropped", gone.name, gone.id)
             }
             3 => {

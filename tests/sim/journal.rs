@@ -1,9 +1,10 @@
 //! The journal behind the gate, and the account of the budget that is read from it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use afterwrite::act::journal::{Blob, Change, Error, Kept, Result, Step};
+use afterwrite::act::process;
 use afterwrite::act::{Attempt, AttemptState, Holder, Job, JobState, Journal, Kind, MemoryJournal, Pause, Pauses, Query};
 use afterwrite::model::ident::TableIdent;
 use afterwrite::model::plan::{AttemptId, JobId};
@@ -19,6 +20,10 @@ pub struct Account {
     pub spent: f64,
     /// The most that was held or spent at the start of a job, and when.
     pub starts: Vec<(i64, f64, usize)>,
+    /// Jobs that people ran beside.
+    pub by_hand: BTreeSet<JobId>,
+    /// Snapshots that the other jobs made, by table.
+    pub commits: BTreeMap<usize, u64>,
     /// A job may have ended without a word in the journal.
     pub blind: bool,
 }
@@ -35,17 +40,23 @@ pub struct SimJournal {
     pub inner: Arc<MemoryJournal>,
     gate: Arc<Gate>,
     pub account: Arc<Mutex<Account>>,
+    /// Of a command beside the process that serves: its jobs are no matter of the budget.
+    by_hand: bool,
 }
 
+/// Where the processes of either kind run: not on one machine, so that one is known to
+/// be dead when it has been silent for long.
+const MACHINES: [&str; 2] = ["that of serve", "that of commands"];
+
 impl SimJournal {
-    pub fn new(inner: Arc<MemoryJournal>, gate: Arc<Gate>, account: Arc<Mutex<Account>>) -> Self {
-        Self { inner, gate, account }
+    pub fn new(inner: Arc<MemoryJournal>, gate: Arc<Gate>, account: Arc<Mutex<Account>>, by_hand: bool) -> Self {
+        Self { inner, gate, account, by_hand }
     }
 
     async fn pass(&self, what: &str) -> Result<()> {
         match self.gate.pass(Call::Journal, what).await {
             true => {
-                hold(&self.account).blind = true;
+                hold(&self.account).blind |= !self.by_hand;
                 Err(Error::Unavailable { path: "simulated".into(), why: format!("{what}: disk I/O error") })
             }
             false => Ok(()),
@@ -85,10 +96,26 @@ macro_rules! behind_the_gate {
                     return Ok(false);
                 }
                 self.gate.note(|| format!("  job {} of {} files: {}", job.id.0, job.plan.inputs.len(), job.plan.reason));
-                if job.kind == Kind::Rewrite {
-                    self.book(Booked::Begun(job));
+                match (job.kind == Kind::Rewrite, self.by_hand) {
+                    (true, false) => self.book(Booked::Begun(job)),
+                    (true, true) => drop(hold(&self.account).by_hand.insert(job.id.clone())),
+                    (false, _) => {}
                 }
                 Ok(true)
+            }
+
+            async fn claim(&self, holder: &Holder, dead: &[String]) -> Result<()> {
+                self.pass("claim").await?;
+                let host = MACHINES[usize::from(self.by_hand)].into();
+                self.inner.claim(&Holder { host, ..holder.clone() }, dead).await
+            }
+
+            async fn holders(&self) -> Result<Vec<Holder>> {
+                self.pass("holders").await?;
+                let own = MACHINES[usize::from(self.by_hand)];
+                let mut holders = self.inner.holders().await?;
+                holders.iter_mut().filter(|h| h.host == own).for_each(|h| h.host = process::host());
+                Ok(holders)
             }
 
             async fn change_blob(&self, kind: &str, key: &str, change: &Change<'_>) -> Result<Option<Blob>> {
@@ -120,12 +147,10 @@ macro_rules! behind_the_gate {
 
 behind_the_gate! {
     instance(fresh: &str) -> String;
-    claim(holder: &Holder, dead: &[String]) -> ();
     beat(holder: &str, now_ms: i64) -> bool;
     take_place(holder: &str, job: &JobId, dead: &[String]) -> bool;
     leave_place(holder: &str, job: &JobId) -> ();
     release(holder: &str) -> ();
-    holders() -> Vec<Holder>;
     adopt(job: &JobId, from: &str, to: &str) -> ();
     job(id: &JobId) -> Option<Job>;
     jobs(query: Query) -> Vec<Job>;

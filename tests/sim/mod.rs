@@ -124,7 +124,7 @@ fn hold_for(seeds: RangeInclusive<u64>) {
 }
 
 /// What so many seeds cannot be without.
-const HAPPENS: [&str; 26] = [
+const HAPPENS: [&str; 28] = [
     "appends",
     "upserts",
     "deletes of rows",
@@ -133,6 +133,7 @@ const HAPPENS: [&str; 26] = [
     "overwrites",
     "foreign compactions",
     "schema changes",
+    "columns that come back",
     "spec changes",
     "upgrades",
     "expiries",
@@ -149,6 +150,7 @@ const HAPPENS: [&str; 26] = [
     "reads that fail",
     "writes that fail",
     "journal entries that fail",
+    "compactions by hand",
     "deaths at a point",
     "deaths at a call",
 ];

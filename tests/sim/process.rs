@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use afterwrite::act::{self, Act, Journal, Ports, Role};
 use afterwrite::app::JournalCheckpoints;
+use afterwrite::decide::plan::{Cause, Order, plans};
 use afterwrite::lake::Format;
 use afterwrite::lake::clock::{Chance, Clock};
 use afterwrite::lake::iceberg::catalog::Catalog;
 use afterwrite::lake::iceberg::lake::Lake;
-use afterwrite::model::ident::MAIN;
+use afterwrite::model::ident::{MAIN, TableName};
 use afterwrite::observe::inbox::Limits;
 use afterwrite::observe::poll::{self, Poller};
 use afterwrite::observe::{Inbox, Roster};
 use afterwrite::ooda::{Loop, Parts};
-use afterwrite::orient::Orient;
-use afterwrite::settings::Settings;
+use afterwrite::orient::{Orient, recompute};
+use afterwrite::settings::{self, Settings};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -182,4 +183,35 @@ async fn tend(clock: Arc<dyn Clock>, act: Arc<Act>, ooda: Arc<Loop>, orient: Arc
         }
         let _ = orient.flush().await;
     }
+}
+
+/// `compact` by hand beside the process that serves, on the same journal.
+pub async fn by_hand(of: Makings, name: TableName) {
+    let catalog: Arc<dyn Catalog> = of.catalog.clone();
+    let format: Arc<dyn Format> = Arc::new(Lake::new([catalog]));
+    let chance: Arc<dyn Chance> = Arc::new(SimChance::new(of.seed));
+    let ports = Ports { format: Arc::clone(&format), journal: of.journal.clone(), clock: of.clock.clone(), chance };
+    let Ok(act) = Act::start(ports, Role::Command, act::Settings::default(), of.gate.kill_switch()).await else { return };
+    let _ = act.recover().await;
+    let ended = compact(&act, format.as_ref(), &of.settings, &name).await;
+    of.gate.note(|| format!("compacted by hand: {ended:?}"));
+    let _ = act.leave().await;
+}
+
+async fn compact(act: &Act, format: &dyn Format, settings: &Settings, name: &TableName) -> Option<Vec<String>> {
+    let table = format.load(name, MAIN).await.ok()??;
+    let view = table.view();
+    let (policy, _) = settings::resolve(settings, name, &view.properties);
+    let layout = recompute(table.as_ref(), policy.scale).await.ok()?;
+    let scopes: Vec<_> = layout.partitions().iter().filter(|(_, partition)| partition.data.files > 0).map(|(key, _)| key).collect();
+    let limits = &settings.budget;
+    let order = Order { table: view.ident, name, reference: MAIN, policy: &policy, limits, cause: &Cause::Request };
+    let mut ended = vec![];
+    for scope in scopes {
+        let Ok(files) = table.scope(&scope).await else { continue };
+        for plan in plans(&order, &files).into_iter().flatten() {
+            ended.push(act.run(&plan, None).await.verdict.note());
+        }
+    }
+    Some(ended)
 }

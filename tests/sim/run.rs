@@ -12,12 +12,14 @@ use afterwrite::lake::clock::Clock;
 use afterwrite::model::decision::{Reason, Verdict};
 use afterwrite::model::event::{Certainty, Door, Event};
 use afterwrite::model::killpoint::KillPoint;
+use afterwrite::model::writers::Hold;
+use afterwrite::ooda::lease::{Lease, Leases};
 use afterwrite::orient::{Key, recompute};
 use afterwrite::serve::backend::Backend;
 use afterwrite::settings;
 
 use super::gate::{Tally, Trouble};
-use super::process::Process;
+use super::process::{self, Process};
 use super::world::World;
 use super::{now, words};
 
@@ -263,7 +265,7 @@ impl Run<'_> {
         let journal = &self.world.journal;
         let (what, which) = {
             let dice = &mut self.world.state().dice;
-            (dice.below(6), dice.below(100))
+            (dice.below(9), dice.below(100))
         };
         match what {
             0 => {
@@ -280,8 +282,33 @@ impl Run<'_> {
                     let _ = now(journal.ask_cancel(&job.id));
                 }
             }
-            _ => self.undo(which),
+            4 | 5 => self.undo(which),
+            6 => self.lease(which),
+            _ => self.compact(which),
         }
+    }
+
+    /// Somebody holds a table for some minutes, or gives it back.
+    fn lease(&self, which: usize) {
+        let (journal, now_ms) = (self.world.journal.as_ref(), self.world.clock.now_ms());
+        let table = self.world.tables[which % self.world.tables.len()].name.clone();
+        let for_ms = [0, 20_000, 600_000][which % 3];
+        self.world.gate.note(|| format!("{table} is held for {for_ms} ms"));
+        let hold = Hold { by: "backfill".into(), until_ms: now_ms + for_ms };
+        let _ = match for_ms {
+            0 => now(Leases::release(journal, &table, None, now_ms)).map(drop),
+            _ => now(Leases::take(journal, Lease { table, hold }, now_ms)),
+        };
+    }
+
+    /// `compact` by hand, beside whatever the process does.
+    fn compact(&self, which: usize) {
+        let Some(process) = &self.process else { return };
+        let name = self.world.tables[which % self.world.tables.len()].name.clone();
+        let seed = self.world.state().dice.next();
+        self.world.gate.note(|| format!("{name} is to be compacted by hand"));
+        self.world.gate.count("compactions by hand");
+        process.runtime.spawn(process::by_hand(self.world.makings(seed, true), name));
     }
 
     /// Takes one of the last rewrites back, mostly the last.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use afterwrite::act::MemoryJournal;
 use afterwrite::lake::clock::Clock;
 use afterwrite::model::ident::TableName;
+use afterwrite::model::plan::{ATTEMPT_KEY, JobId};
 use afterwrite::settings::Settings;
 use iceberg::spec::{PrimitiveType, TableMetadata, Transform};
 
@@ -55,6 +56,9 @@ pub struct State {
     pub u: i64,
     /// Files added since the run began.
     pub serial: u64,
+    /// Of tables that lost a column last: the schema that has it, and how many snapshots
+    /// had been made until then.
+    pub dropped: BTreeMap<usize, (i32, usize)>,
     /// What was found right.
     pub checked: Checked,
     starts: u64,
@@ -69,10 +73,11 @@ fn settings(dice: &mut Dice) -> String {
     let job = [1, 8, 64, 1024][dice.below(4)] * target;
     let jobs = 1 + dice.below(3);
     let budget = ["0.02", "0.2", "8"][dice.below(3)];
+    let commits = ["1", "4", "\"off\""][dice.below(3)];
     format!(
         "[defaults]\nact = true\ntarget_file_size = \"{target}KiB\"\ntier_files = {tier}\ncooldown = \"{cooldown}s\"\n\
          quiet_window = \"{quiet}s\"\nmax_job_size = \"{job}KiB\"\nmemory_limit = \"64MiB\"\n\
-         [budget]\nconcurrent_jobs = {jobs}\ngb_hours_per_hour = {budget}\n[poll]\nmin = \"2s\"\nmax = \"20s\"\n"
+         [budget]\nconcurrent_jobs = {jobs}\ngb_hours_per_hour = {budget}\n[budget.table]\ncommits_per_hour = {commits}\n[poll]\nmin = \"2s\"\nmax = \"20s\"\n"
     )
 }
 
@@ -114,7 +119,16 @@ impl World {
             tables.push(table);
         }
         let reader = Reader::new(Arc::clone(&objects), manifests);
-        let state = State { dice, reader, mail: vec![], u: 0, serial: 0, checked: Checked::at(clock.now_ms()), starts: 0 };
+        let state = State {
+            dice,
+            reader,
+            mail: vec![],
+            u: 0,
+            serial: 0,
+            dropped: BTreeMap::new(),
+            checked: Checked::at(clock.now_ms()),
+            starts: 0,
+        };
         let world = Arc::new(Self {
             gate,
             clock,
@@ -153,6 +167,11 @@ impl World {
         snapshot.map_or_else(Model::default, |id| hold(&self.models)[&(table, id)].clone())
     }
 
+    /// Snapshots that a table ever had.
+    pub fn made(&self, table: usize) -> usize {
+        hold(&self.models).range((table, i64::MIN)..=(table, i64::MAX)).count()
+    }
+
     /// A new process; `None` when it did not come up.
     pub fn start(&self) -> Option<Process> {
         let seed = {
@@ -161,12 +180,17 @@ impl World {
             state.dice.next()
         };
         hold(&self.account).begin_anew();
-        let (gate, clock) = (Arc::clone(&self.gate), Arc::clone(&self.clock));
-        let catalog = Arc::new(SimCatalog::new(Arc::clone(&self.backend), Arc::clone(&gate), Arc::clone(&self.journal)));
-        let journal = Arc::new(SimJournal::new(Arc::clone(&self.journal), Arc::clone(&gate), Arc::clone(&self.account)));
-        let process = Process::start(&Makings { gate, clock, catalog, journal, settings: Arc::clone(&self.settings), seed });
+        let process = Process::start(&self.makings(seed, false));
         self.gate.note(|| format!("process started: {}", process.is_some()));
         process
+    }
+
+    /// What a process is made of that serves, or that does what somebody asks by hand.
+    pub fn makings(&self, seed: u64, by_hand: bool) -> Makings {
+        let (gate, clock) = (Arc::clone(&self.gate), Arc::clone(&self.clock));
+        let catalog = Arc::new(SimCatalog::new(Arc::clone(&self.backend), Arc::clone(&gate), Arc::clone(&self.journal)));
+        let journal = Arc::new(SimJournal::new(Arc::clone(&self.journal), Arc::clone(&gate), Arc::clone(&self.account), by_hand));
+        Makings { gate, clock, catalog, journal, settings: Arc::clone(&self.settings), seed }
     }
 }
 
@@ -183,6 +207,12 @@ impl Landed for World {
         }
         for snapshot in after.snapshots().filter(|s| before.snapshot_by_id(s.snapshot_id()).is_none()) {
             let id = snapshot.snapshot_id();
+            let job = snapshot.summary().additional_properties.get(ATTEMPT_KEY).and_then(|attempt| attempt.rsplit_once('.'));
+            let mut account = hold(&self.account);
+            if job.is_some_and(|(job, _)| !account.by_hand.contains(&JobId(job.into()))) {
+                *account.commits.entry(table).or_default() += 1;
+            }
+            drop(account);
             let rows = self.model(table, head);
             self.gate.note(|| format!("  snapshot {id} of {name} landed on {head:?}"));
             hold(&self.models).insert((table, id), rows);

@@ -30,7 +30,7 @@ const MANY_SNAPSHOTS: usize = 10;
 const MANY_MANIFESTS: usize = 6;
 
 /// What writers do, by the place of its weight.
-const ACTS: [&str; 17] = [
+const ACTS: [&str; 18] = [
     "appends",
     "upserts",
     "deletes of rows",
@@ -48,6 +48,7 @@ const ACTS: [&str; 17] = [
     "late commits",
     "waits",
     "upgrades",
+    "columns that come back",
 ];
 
 /// A table as a writer sees it.
@@ -125,6 +126,7 @@ impl World {
             2,
             4,
             if scene.metadata.format_version() == FormatVersion::V3 { 0 } else { 2 },
+            if self.schema_of_before(&state, &scene).is_some() { 60 } else { 0 },
         ];
         let act = state.dice.weighted(&weights);
         let deletes = scene.has_deletes();
@@ -150,6 +152,7 @@ impl World {
             }
             15 => self.clock.pass(state.dice.below(1500) as i64),
             16 => self.upgrade(&mut state, &scene),
+            17 => self.set_schema_back(&mut state, &scene),
             _ => self.append(&mut state, &scene),
         }
         if self.foreign.load(Ordering::SeqCst) > before {

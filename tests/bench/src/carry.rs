@@ -64,6 +64,7 @@ async fn measure(quick: bool) -> anyhow::Result<Vec<Figure>> {
             figures.push(of("landed", done.landed, "bytes"));
             figures.push(of("jobs", done.jobs, "jobs"));
             figures.push(of("deletes_carried", done.carried, "rows"));
+            figures.push(of("left", done.left, "files"));
         }
     }
     Ok(figures)
@@ -78,6 +79,8 @@ struct Done {
     landed: u64,
     jobs: u64,
     carried: u64,
+    /// Files that there are in the end: one when all were compacted.
+    left: u64,
 }
 
 /// Compacts a table until there is nothing left to gain, or nobody would go on.
@@ -115,6 +118,7 @@ async fn compact(files: usize, rows: usize, interval: f64, carries: bool) -> any
             verdict => anyhow::bail!("a job ended as {verdict:?}"),
         }
     }
+    done.left = u64::try_from(world.load().await?.scope(&PartitionKey::unpartitioned(0)).await?.files.len())?;
     world.check().await?;
     Ok(done)
 }

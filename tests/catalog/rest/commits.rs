@@ -6,10 +6,12 @@ use std::time::Duration;
 use afterwrite::lake::asserted::Asserted;
 use afterwrite::lake::iceberg::catalog::{Answer, Catalog};
 use afterwrite::lake::iceberg::commit::find_attempt;
+use afterwrite::lake::iceberg::rewrite;
 use afterwrite::lake::{Error, NotLanded, Written};
 use afterwrite::model::outcome::{Conflict, Outcome, Resolution};
 use afterwrite::model::plan::{AttemptId, Plan};
-use iceberg::TableRequirement;
+use iceberg::spec::FormatVersion;
+use iceberg::{TableRequirement, TableUpdate};
 
 use super::World;
 use crate::catalog::{Recorder, set};
@@ -226,7 +228,7 @@ async fn a_catalog_that_is_not_there_is_known_before_the_commit_is_announced() {
 }
 
 #[tokio::test]
-async fn a_commit_has_a_connection_of_its_own_and_asserts_uuid_and_head() {
+async fn a_commit_has_a_connection_of_its_own_and_asserts_uuid_head_and_schema() {
     let ready = Ready::new().await;
     let base = ready.world.load().await.view;
     assert_eq!(ready.commit().await, ready.landed().await);
@@ -235,12 +237,58 @@ async fn a_commit_has_a_connection_of_its_own_and_asserts_uuid_and_head() {
     assert!(asked.iter().filter(|a| !a.is_commit()).all(|a| a.connection != commit.connection));
     let body: serde_json::Value = serde_json::from_str(&commit.body).unwrap();
     let kinds: Vec<&str> = body["requirements"].as_array().unwrap().iter().map(|r| r["type"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["assert-table-uuid", "assert-ref-snapshot-id"]);
+    assert_eq!(kinds, ["assert-table-uuid", "assert-ref-snapshot-id", "assert-current-schema-id"]);
     assert_eq!(commit.headers.get("idempotency-key"), None);
     let told = Asserted::parse(ready.watch.asserted.lock().unwrap().last().unwrap());
     assert_eq!(told.metadata_location, base.metadata_location);
     let head = told.head.unwrap();
     assert_eq!((head.reference.as_str(), head.snapshot_id, head.sequence_number), ("main", base.head, Some(base.last_sequence_number)));
+}
+
+/// Outputs lack a column that was dropped when they were written. Nothing but the schema
+/// moves when it comes back: the head is still the asserted one.
+#[tokio::test]
+async fn h01_a_commit_that_arrives_after_a_dropped_column_came_back_is_refused() {
+    for late in [true, false] {
+        let world = World::new().await;
+        let first = world.table.append([row(1, "a", 0)]).await;
+        world.table.append([row(2, "b", 0)]).await;
+        let with_v = world.load().await.loaded.metadata.current_schema_id();
+        world.table.evolve_schema(|fields| fields.retain(|f| f.name != "v")).await;
+        let plan = world.table.plan_all(&first).await;
+        let written = rewrite::run(&world.load().await, &plan, &AttemptId("a1.0".into()), &Watch::default()).await.unwrap();
+        let ready = Ready { world, plan, written, watch: Watch::default() };
+        let base = ready.world.load().await;
+        let back = vec![TableUpdate::SetCurrentSchema { schema_id: with_v }];
+        if late {
+            ready.world.server.fail_commit(Work::Later, Reply::Drop);
+        } else {
+            ready.world.table.update(back.clone()).await;
+        }
+        let outcome = ready.world.table.commit_on(&base, &ready.plan, &ready.written, "a1", &ready.watch).await.unwrap();
+        assert!(matches!(outcome, Outcome::Unknown { .. }), "{outcome:?}");
+        if late {
+            ready.world.table.update(back).await;
+            assert_eq!(ready.world.server.arrive().await, [409]);
+        }
+        ready.check(&[]).await;
+        let found = ready.look().await;
+        assert!(matches!(found, Resolution::Open { .. }), "the schema may be set once more: {found:?}");
+    }
+}
+
+/// A catalog compares heads, which an upgrade leaves where they are: the format's own rules
+/// keep a snapshot of the format of before out.
+#[tokio::test]
+async fn h59_a_commit_that_arrives_after_the_table_was_upgraded_is_refused() {
+    for (spec, format_version) in [(Table::plain().v1(), FormatVersion::V2), (Table::plain(), FormatVersion::V3)] {
+        let ready = Ready::of(World::of(spec.on_disk().create().await, &[]).await).await;
+        ready.world.server.fail_commit(Work::Later, Reply::Drop);
+        assert!(matches!(ready.commit().await, Outcome::Unknown { .. }));
+        ready.world.table.update(vec![TableUpdate::UpgradeFormatVersion { format_version }]).await;
+        assert_eq!(ready.world.server.arrive().await, [400], "{format_version}");
+        ready.check(&[]).await;
+    }
 }
 
 #[tokio::test]

@@ -55,8 +55,9 @@ use crate::model::refusal::{Refusal, Refused};
 ///   equality deletes that came since: no column that they lack is in either;
 /// * rows out = rows in − rows deleted; outputs are new files of the plan's
 ///   partition and spec;
-/// * the catalog swaps only if the table's uuid and the branch's head are still
-///   the base's.
+/// * the catalog swaps only if the table's uuid, the branch's head and the current schema
+///   are still the base's: a request that arrives late must not meet a column that has
+///   come back and that the outputs lack.
 ///
 /// Outputs carry the plan's sequence number, the same in every retry. Survivors
 /// of a rewritten manifest keep snapshot id, both sequence numbers and, in format v3,
@@ -219,7 +220,9 @@ async fn ask(table: &IcebergTable, snapshot: Snapshot, base: i64, commit: &Commi
     ];
     updates.extend(statistics.map(|statistics| TableUpdate::SetStatistics { statistics }));
     let control = Asked::new(commit.control);
-    let answer = table.catalog.commit(&table.loaded, requirements(table, base), updates, &control).await;
+    let mut requirements = requirements(table, base);
+    requirements.push(TableRequirement::CurrentSchemaIdMatch { current_schema_id: metadata.current_schema_id() });
+    let answer = table.catalog.commit(&table.loaded, requirements, updates, &control).await;
     commit.control.reached(KillPoint::CatalogAnswered);
     resolve::settle(table, snapshot_id, commit.attempt, control.answer(answer)?).await
 }
