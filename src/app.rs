@@ -401,10 +401,13 @@ impl Sidecar {
                 Ok(())
             }
         };
-        let saving = Arc::clone(orient);
+        let (saving, telling) = (Arc::clone(orient), Arc::clone(ooda));
         let flush = move || {
-            let orient = Arc::clone(&saving);
-            async move { orient.flush().await.map_err(|e| e.to_string()) }
+            let (orient, ooda) = (Arc::clone(&saving), Arc::clone(&telling));
+            async move {
+                let flushed = orient.flush().await.map_err(|e| e.to_string());
+                ooda.keep_told().await.and(flushed)
+            }
         };
         let (pruned, at) = (Arc::clone(act), Arc::clone(&clock));
         let prune = move || {

@@ -40,7 +40,7 @@ use super::lease::Leases;
 
 use log::Log;
 use outside::Outsiders;
-pub use outside::Telling;
+pub use outside::{KeptTold, Telling};
 pub use page::{Known, Page};
 pub use scope::Await;
 

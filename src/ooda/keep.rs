@@ -13,7 +13,7 @@ use crate::orient::{Absorbed, How};
 use crate::telemetry;
 
 use super::Loop;
-use super::book::Begun;
+use super::book::{Begun, KeptTold};
 
 /// The journal's kind of it.
 const MEMORY: &str = "scope-memory";
@@ -23,6 +23,8 @@ const ESTIMATES: &str = "estimates";
 const FLEET: &str = "fleet";
 /// The version of their encodings.
 const VERSION: u32 = 1;
+/// The journal's kind of what others told of a table.
+const TOLD: &str = "told";
 /// That of what partitions remember.
 const MEMORY_VERSION: u32 = 2;
 
@@ -92,10 +94,18 @@ impl Loop {
         });
         let mut book = self.book();
         if let Some(own) = own {
+        let told = self.kept_value::<KeptTold>(TOLD, &ident.to_string()).await.unwrap_or_else(|error| {
+            tracing::warn!(table = %name, error, "what others told of the table cannot be read: it holds once it is told again");
+            None
+        });
+        let now_ms = self.now();
             book.learned.restore(ident, own);
         }
         let Some(page) = book.page_mut(name, ident) else { return };
         page.restored = true;
+        if let Some(told) = told {
+            book.restore_told(name, told, now_ms);
+        }
         let first = !page.judged;
         let layout = &absorbed.state.layout;
         let global = layout.global_deletes().files > 0;
@@ -142,6 +152,28 @@ impl Loop {
 
     async fn keep_value<T: serde::Serialize>(&self, kind: &str, key: &str, value: &T) -> Result<(), String> {
         let blob = Blob { version: VERSION, bytes: postcard::to_stdvec(value).map_err(|e| e.to_string())? };
+    /// Keeps what others told of tables since it was kept last.
+    ///
+    /// # Errors
+    /// When the journal does not take it; what is left is kept the next time.
+    pub async fn keep_told(&self) -> Result<(), String> {
+        let _turn = self.saving.lock().await;
+        let changed = self.book().take_told();
+        let mut failed = Ok(());
+        for (name, ident, told) in changed {
+            let key = ident.to_string();
+            let kept = match told.is_empty() {
+                true => self.parts.act.journal().drop_blob(TOLD, &key).await.map_err(|e| e.to_string()),
+                false => self.keep_value(TOLD, &key, &told).await,
+            };
+            if kept.is_err() {
+                self.book().told_is_not_kept(name);
+                failed = kept;
+            }
+        }
+        failed
+    }
+
         self.parts.act.journal().put_blob(kind, key, &blob).await.map_err(|e| e.to_string())
     }
 
@@ -160,6 +192,9 @@ impl Loop {
         }
         if let Err(error) = self.parts.act.journal().drop_blob(MEMORY, &ident.to_string()).await {
             tracing::warn!(table = %ident, %error, "what a dropped table's partitions remembered stays");
+        if let Err(error) = self.parts.act.journal().drop_blob(TOLD, &ident.to_string()).await {
+            tracing::warn!(table = %ident, %error, "what others told of a dropped table stays");
+        }
         }
     }
 }

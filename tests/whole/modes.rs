@@ -172,6 +172,20 @@ async fn no_job_begins_until_it_is_told_what_is_free_and_none_when_that_has_expi
             let waiting = process.ooda.list_candidates(1).await.unwrap();
             waiting.iter().any(|c| c.waits_for.starts_with("the budget holds 0"))
         })
+    process.stop().await;
+
+    // another process knows it too, as old as it is
+    world.clock.pass(60_000);
+    let process = world.start().await;
+    process.look_at(&table).await;
+    let decisions = process.decisions(&table).await;
+    assert_eq!(decisions.iter().map(|d| d.traits.read_rate).collect::<Vec<_>>(), rates);
+    assert!(decisions.iter().all(|d| d.traits.outside.get(Stat::ReadRate).unwrap().age_ms >= 60_000));
+    process.stop().await;
+    world.clock.pass(HOUR);
+    let process = world.start().await;
+    process.look_at(&table).await;
+    assert_eq!(process.decisions(&table).await[0].traits.read_rate, None);
         .await;
     let free = |gb, lasts| process.ooda.tell_capacity(gb, world.clock.now_ms() + lasts);
     assert_eq!((free(6.0, 600_000).unwrap(), free(100.0, 600_000).unwrap()), (3.0, 8.0));
