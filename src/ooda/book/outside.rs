@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Book, Scope};
+use super::{Book, Page, Scope};
+use crate::decide::filter::is_at_limit;
 use crate::decide::mode::is_pressed;
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::mode::Mode;
@@ -226,12 +227,12 @@ impl Book {
         for (name, partition) in self.outside.expire(now_ms) {
             self.judge_anew(&name, partition.as_ref(), now_ms);
         }
-        let asks: Vec<TableName> =
-            self.pages.iter().filter(|(_, page)| page.policy.pace.mode == Mode::QuotaPressure).map(|(name, _)| name.clone()).collect();
+        let asks = |page: &Page| page.policy.pace.mode == Mode::QuotaPressure || page.policy.quota_limit.is_some();
+        let asks: Vec<TableName> = self.pages.iter().filter(|(_, page)| asks(page)).map(|(name, _)| name.clone()).collect();
         for name in asks {
             let Some(page) = self.pages.get(&name) else { continue };
             let used = self.outside.quota_used(&name, now_ms).or_else(|| self.quota_used(page.tenant.as_ref()));
-            let pressed = is_pressed(&page.policy.pace, used);
+            let pressed = (is_pressed(&page.policy.pace, used), is_at_limit(&page.policy, used));
             if let Some(page) = self.pages.get_mut(&name) {
                 page.unjudged |= std::mem::replace(&mut page.pressed, pressed) != pressed;
             }

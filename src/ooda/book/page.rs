@@ -43,8 +43,9 @@ pub struct Page {
     pub(in crate::ooda) restored: bool,
     /// Whether every partition is to be judged again, whatever it holds.
     pub(in crate::ooda) unjudged: bool,
-    /// Whether the tenant used as much of its quota as makes work due when it was asked last.
-    pub(in crate::ooda) pressed: bool,
+    /// Whether the tenant used as much of its quota as makes work due, and as forbids it,
+    /// when it was asked last.
+    pub(in crate::ooda) pressed: (bool, bool),
     /// Whether any partition was judged.
     pub(in crate::ooda) judged: bool,
     /// Set by a proof that failed: nothing is rewritten here any more.
@@ -106,7 +107,7 @@ impl Page {
             looked_at_ms: began_ms,
             restored: false,
             unjudged: false,
-            pressed: false,
+            pressed: (false, false),
             judged: false,
             disproved: None,
             metadata_location: view.metadata_location.clone(),
