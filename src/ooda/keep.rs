@@ -1,10 +1,12 @@
 //! What partitions remember, kept in the journal over a restart.
 
+use std::sync::Arc;
+
 use crate::act::journal::Blob;
 use crate::act::{Journal, Numbers};
 use crate::decide::ScopeMemory;
 use crate::decide::budget::Budget;
-use crate::decide::learn::{Fleet, Learned, OfTable};
+use crate::decide::learn::{Fleet, Learned, OfTable, Subject};
 use crate::model::estimate::{Estimate, QUANTITIES};
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::partition::PartitionKey;
@@ -21,10 +23,10 @@ const MEMORY: &str = "scope-memory";
 /// all of them have.
 const ESTIMATES: &str = "estimates";
 const FLEET: &str = "fleet";
-/// The version of their encodings.
-const VERSION: u32 = 1;
 /// The journal's kind of what others told of a table.
 const TOLD: &str = "told";
+/// The version of their encodings.
+const VERSION: u32 = 2;
 /// That of what partitions remember.
 const MEMORY_VERSION: u32 = 2;
 
@@ -92,20 +94,20 @@ impl Loop {
             tracing::warn!(table = %name, error, "what the table's jobs have shown of the estimates cannot be read: it is learned anew");
             None
         });
-        let mut book = self.book();
-        if let Some(own) = own {
         let told = self.kept_value::<KeptTold>(TOLD, &ident.to_string()).await.unwrap_or_else(|error| {
             tracing::warn!(table = %name, error, "what others told of the table cannot be read: it holds once it is told again");
             None
         });
         let now_ms = self.now();
+        let mut book = self.book();
+        if let Some(own) = own {
             book.learned.restore(ident, own);
         }
-        let Some(page) = book.page_mut(name, ident) else { return };
-        page.restored = true;
         if let Some(told) = told {
             book.restore_told(name, told, now_ms);
         }
+        let Some(page) = book.page_mut(name, ident) else { return };
+        page.restored = true;
         let first = !page.judged;
         let layout = &absorbed.state.layout;
         let global = layout.global_deletes().files > 0;
@@ -129,11 +131,11 @@ impl Loop {
     }
 
     /// A job has ended: what it did beside what was expected of it.
-    pub(super) async fn compare(&self, plan: &Plan, estimate: &Estimate, numbers: &Numbers) {
+    pub(super) async fn compare(&self, plan: &Plan, engine: &Arc<str>, estimate: &Estimate, numbers: &Numbers) {
         let _turn = self.saving.lock().await;
         let (fleet, own) = {
             let learned = &mut self.book().learned;
-            learned.learn(plan.table, plan.input_bytes(), estimate, &numbers.figures());
+            learned.learn(Subject { table: plan.table, engine, bytes: plan.input_bytes() }, estimate, &numbers.figures());
             (learned.fleet().clone(), learned.table(plan.table).cloned().unwrap_or_default())
         };
         for (quantity, name) in QUANTITIES.into_iter().enumerate() {
@@ -150,8 +152,6 @@ impl Loop {
         }
     }
 
-    async fn keep_value<T: serde::Serialize>(&self, kind: &str, key: &str, value: &T) -> Result<(), String> {
-        let blob = Blob { version: VERSION, bytes: postcard::to_stdvec(value).map_err(|e| e.to_string())? };
     /// Keeps what others told of tables since it was kept last.
     ///
     /// # Errors
@@ -174,6 +174,8 @@ impl Loop {
         failed
     }
 
+    async fn keep_value<T: serde::Serialize>(&self, kind: &str, key: &str, value: &T) -> Result<(), String> {
+        let blob = Blob { version: VERSION, bytes: postcard::to_stdvec(value).map_err(|e| e.to_string())? };
         self.parts.act.journal().put_blob(kind, key, &blob).await.map_err(|e| e.to_string())
     }
 
@@ -190,11 +192,11 @@ impl Loop {
         if let Err(error) = self.parts.act.journal().drop_blob(ESTIMATES, &ident.to_string()).await {
             tracing::warn!(table = %ident, %error, "what a dropped table's jobs have shown stays");
         }
-        if let Err(error) = self.parts.act.journal().drop_blob(MEMORY, &ident.to_string()).await {
-            tracing::warn!(table = %ident, %error, "what a dropped table's partitions remembered stays");
         if let Err(error) = self.parts.act.journal().drop_blob(TOLD, &ident.to_string()).await {
             tracing::warn!(table = %ident, %error, "what others told of a dropped table stays");
         }
+        if let Err(error) = self.parts.act.journal().drop_blob(MEMORY, &ident.to_string()).await {
+            tracing::warn!(table = %ident, %error, "what a dropped table's partitions remembered stays");
         }
     }
 }

@@ -35,6 +35,8 @@ pub struct Page {
     pub(in crate::ooda) policy: Policy,
     /// Whose it is.
     pub(in crate::ooda) tenant: Option<Arc<str>>,
+    /// The engine of its last writer.
+    pub(in crate::ooda) engine: Arc<str>,
     /// Its live files and manifests.
     pub(in crate::ooda) objects: u64,
     /// Tells the state that the page was written from.
@@ -101,6 +103,7 @@ impl Page {
             format_version: view.format_version,
             policy,
             tenant,
+            engine: view.engine(),
             objects: 0,
             mark: state.layout.mark(),
             global_deletes: state.layout.global_deletes(),
@@ -153,6 +156,7 @@ impl Page {
         scopes.extend(self.seen(view, began_ms));
         self.facts = facts;
         self.format_version = view.format_version;
+        self.engine = view.engine();
         (self.policy, self.tenant) = (policy, tenant);
         self.warnings = warnings;
         (self.mark, self.global_deletes) = (now.layout.mark(), global_deletes);
@@ -322,7 +326,9 @@ impl Page {
             recorder.judged(&case, &decision);
         }
         decision.checks.extend(self.warnings.iter().map(warned));
-        decision.checks.extend(known.learned.map(|learned| trusted(&self.policy.cost, &decision, learned)).unwrap_or_default());
+        decision
+            .checks
+            .extend(known.learned.map(|learned| trusted(&self.policy.cost, &decision, &self.engine, learned)).unwrap_or_default());
         decision.checks.extend(known.prices.and_then(|prices| priced(prices, &decision, known.read_rate)));
         decision.snapshot_id = known.state.layout.head().unwrap_or_default();
         let decided_ms = Standing::since(scope.standing.as_ref(), &decision.verdict, known.now_ms);
