@@ -21,6 +21,7 @@ use crate::lake::{self, Format};
 use crate::model::economy::HOURS_A_MONTH;
 use crate::model::event::Door;
 use crate::model::ident::{MAIN, TableIdent};
+use crate::observe::gauge::{self, Gauge, Reading};
 use crate::observe::kafka::{self, KafkaDoor};
 use crate::observe::poll::{self, Poller};
 use crate::observe::proxy::{self, Heeds};
@@ -126,6 +127,7 @@ impl App {
     /// When the journal or an address cannot be had.
     pub async fn serve(&self, options: &serve::Options, metrics: PrometheusHandle) -> anyhow::Result<Sidecar> {
         let recorder = self.recorder()?;
+        let gauge = self.gauge()?;
         let journal: Arc<dyn Journal> = self.journal().await?;
         self.settle_instance(journal.as_ref()).await?;
         let act = self.act(Role::Serve, Arc::clone(&journal)).await?;
@@ -209,6 +211,14 @@ impl App {
                 proxied,
             });
         }
+        if let Some(gauge) = gauge {
+            let (stop, ooda) = (sidecar.stop.clone(), Arc::clone(&ooda));
+            let tell = move |read: Reading| match serve::Backend::tell_capacity(ooda.as_ref(), read.gb, read.until_ms) {
+                Ok(_) => telemetry::capacity_free(read.gb),
+                Err(error) => tracing::warn!(%error, "what is free was read and cannot be used"),
+            };
+            sidecar.tasks.push(tokio::spawn(gauge.run(stop, tell)));
+        }
         sidecar.tend(Arc::clone(&self.clock));
         sidecar.main = Some(tokio::spawn(async move { ooda.run().await }));
         Ok(sidecar)
@@ -222,6 +232,22 @@ impl App {
             opened.with_context(|| format!("record.path: {} cannot be written", path.display()))
         };
         record.path.as_ref().map(open).transpose()
+    }
+
+    /// Who reads what a cluster has free, where that is to be read.
+    fn gauge(&self) -> anyhow::Result<Option<Gauge>> {
+        let Some(from) = &self.settings.capacity.from else { return Ok(None) };
+        let options = gauge::Options {
+            url: from.url.clone(),
+            metric: from.metric.clone(),
+            labels: from.labels.clone(),
+            unit_bytes: from.unit_bytes as f64,
+            every: Duration::from_millis(u64::try_from(from.every_ms).unwrap_or(0)),
+            max_age_ms: from.max_age_ms,
+            token: from.token.clone(),
+        };
+        let opened = Gauge::open(options, Arc::clone(&self.clock));
+        opened.map(Some).map_err(|why| anyhow::anyhow!("budget.free_from: {why}"))
     }
 
     /// Enters every door that is not entered where it is opened, so that one that
@@ -375,10 +401,13 @@ impl Sidecar {
                 Ok(())
             }
         };
-        let saving = Arc::clone(orient);
+        let (saving, telling) = (Arc::clone(orient), Arc::clone(ooda));
         let flush = move || {
-            let orient = Arc::clone(&saving);
-            async move { orient.flush().await.map_err(|e| e.to_string()) }
+            let (orient, ooda) = (Arc::clone(&saving), Arc::clone(&telling));
+            async move {
+                let flushed = orient.flush().await.map_err(|e| e.to_string());
+                ooda.keep_told().await.and(flushed)
+            }
         };
         let (pruned, at) = (Arc::clone(act), Arc::clone(&clock));
         let prune = move || {

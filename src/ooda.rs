@@ -189,6 +189,9 @@ impl Loop {
         let _ = rounds.await;
         self.jobs.close();
         self.jobs.wait().await;
+        if let Err(error) = self.keep_told().await {
+            tracing::warn!(error, "what others told is not kept over the restart");
+        }
     }
 
     async fn look_on(self: Arc<Self>) {

@@ -2,6 +2,7 @@
 
 use super::{Case, check, keep_out};
 use crate::model::decision::{Check, Reason};
+use crate::model::policy::Policy;
 use crate::model::window;
 
 /// Runs every filter and records it; the reason of the first that stops.
@@ -18,6 +19,7 @@ pub fn first_stop(case: &Case<'_>, checks: &mut Vec<Check>) -> Option<Reason> {
     let more = [
         case.policy.intermediate.then(|| intermediate(case)),
         case.policy.retention_ms.map(|_| soon_dropped(case)),
+        case.policy.quota_limit.map(|limit| quota(case, limit)),
         (!case.policy.windows.is_empty()).then(|| outside_windows(case)),
     ];
     for (check, reason) in more.into_iter().flatten() {
@@ -107,6 +109,22 @@ fn last_age(case: &Case<'_>) -> Option<i64> {
 /// Whether the policy's retention drops the partition within its margin.
 pub(super) fn is_soon_dropped(case: &Case<'_>) -> bool {
     last_age(case).zip(case.traits.partition_age_ms).is_some_and(|(last, age)| age >= last)
+}
+
+/// A rewrite adds files before snapshots expire and the old ones go: near the end of a
+/// quota it could keep the tenant's writers from theirs.
+fn quota(case: &Case<'_>, limit: f64) -> Found {
+    let stops = is_at_limit(case.policy, case.traits.quota_used);
+    let note = match case.traits.quota_used {
+        Some(_) => "share of the tenant's quota in use, from which no rewrite adds to it",
+        None => "the tenant has no quota, or its use is not known",
+    };
+    (check("quota", case.traits.quota_used.unwrap_or(0.0), limit, !stops, note), stops.then_some(Reason::QuotaUsed))
+}
+
+/// Whether so much of a quota is in use that nothing more is added; what is not known is not.
+pub fn is_at_limit(policy: &Policy, quota_used: Option<f64>) -> bool {
+    policy.quota_limit.zip(quota_used).is_some_and(|(limit, used)| used >= limit)
 }
 
 fn outside_windows(case: &Case<'_>) -> Found {
@@ -234,6 +252,42 @@ mod tests {
         assert_eq!(reason(&given), None);
         let check = judge(&given.case()).checks.into_iter().find(|c| c.name == "windows").unwrap();
         assert_eq!((check.passed, check.note.ends_with("22:14-23:00, tue 22:13-22:14")), (true, true));
+    }
+
+    #[test]
+    fn a_table_of_what_others_are_made_of_is_left_alone() {
+        let mut given = firing();
+        given.policy.intermediate = true;
+        assert_eq!(reason(&given), Some(Reason::Intermediate));
+    }
+
+    #[test]
+    fn a_partition_by_time_is_left_alone_from_the_margin_before_it_is_dropped() {
+        const DAY: i64 = 24 * 3_600_000;
+        let mut given = firing();
+        (given.policy.retention_ms, given.policy.retention_margin_ms) = (Some(30 * DAY), 2 * DAY);
+        given.traits.partition_age_ms = Some(28 * DAY - 1);
+        assert_eq!(reason(&given), None);
+        given.traits.partition_age_ms = Some(28 * DAY);
+        assert_eq!(reason(&given), Some(Reason::SoonDropped));
+        given.traits.partition_age_ms = None;
+        assert_eq!(reason(&given), None);
+        (given.policy.retention_ms, given.traits.partition_age_ms) = (None, Some(99 * DAY));
+        assert_eq!(reason(&given), None);
+    }
+
+    #[test]
+    fn nothing_is_added_to_a_quota_that_is_used_up_to_its_limit() {
+        let mut given = firing();
+        given.traits.quota_used = Some(0.95);
+        assert_eq!(reason(&given), None);
+        given.policy.quota_limit = Some(0.95);
+        assert_eq!(reason(&given), Some(Reason::QuotaUsed));
+        assert_eq!(judge(&given.case()).eligible_ms, None);
+        given.traits.quota_used = Some(0.94);
+        assert_eq!(reason(&given), None);
+        given.traits.quota_used = None;
+        assert_eq!(reason(&given), None);
     }
 
     #[test]

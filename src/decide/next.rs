@@ -52,6 +52,7 @@ fn held_back_otherwise(case: &Case<'_>) -> bool {
         || case.table.bytes < case.policy.min_table_bytes
         || super::own::first_stop(case, &mut Vec::new()).is_some()
         || super::filter::is_soon_dropped(case)
+        || super::filter::is_at_limit(case.policy, case.traits.quota_used)
 }
 
 /// When the last of those passes that hold back at a moment.

@@ -1,8 +1,11 @@
 //! Users' own traits, filters and triggers, as asked of one scope.
 
+use std::sync::Arc;
+
+use super::round::Term;
 use super::{Case, check};
 use crate::model::decision::{Check, OWN_FILTER, Reason};
-use crate::model::expression::{Expression, Facts};
+use crate::model::expression::{Expression, Facts, Own};
 use crate::model::policy::{Policy, Rule};
 use crate::model::traits::Traits;
 
@@ -63,13 +66,31 @@ pub fn shown(case: &Case<'_>, checks: &mut Vec<Check>) {
     }
     let table = case.table.name.to_string();
     for own in &case.policy.own {
-        let meaning = if own.meaning.is_empty() { own.is.to_string() } else { own.meaning.clone() };
+        let mut meaning = if own.meaning.is_empty() { own.is.to_string() } else { own.meaning.clone() };
+        if own.weight != 0.0 {
+            meaning = format!("{meaning}; weighs {} in the ranking", own.weight);
+        }
         let (value, note, known) = match own.is.number(&facts(case, &table)) {
             Ok(value) => (value, meaning, true),
             Err(failure) => (0.0, format!("{meaning}: {failure}"), false),
         };
-        checks.push(check(&format!("trait.{}", own.name), value, 0.0, known, note));
+        checks.push(check(&format!("{TRAIT}{}", own.name), value, 0.0, known, note));
     }
+}
+
+/// Before the names of own traits.
+const TRAIT: &str = "trait.";
+
+/// The own traits that weigh in the ranking, as a decision shows them; those that are not
+/// known weigh nothing.
+pub fn terms(policy: &Policy, checks: &[Check]) -> Option<Arc<[Term]>> {
+    let weighed = policy.own.iter().filter(|own| own.weight != 0.0);
+    let value = |own: &Own| {
+        let found = checks.iter().find(|check| check.name.strip_prefix(TRAIT) == Some(&*own.name) && check.passed)?;
+        Some(Term { name: Arc::clone(&own.name), weight: own.weight, value: found.value })
+    };
+    let terms: Arc<[Term]> = weighed.filter_map(value).collect();
+    (!terms.is_empty()).then_some(terms)
 }
 
 fn holds(case: &Case<'_>, expression: &Expression) -> Result<bool, String> {
@@ -159,9 +180,9 @@ mod tests {
         let mut given = Given::small_files(5);
         let is = |text: &str| Expression::of_type(text, &[], Type::Number).unwrap();
         given.policy.own = vec![
-            Own { name: "share".into(), is: is("small_file_count / data_files"), meaning: "small ones of all".into() },
-            Own { name: "reads".into(), is: is("read_rate"), meaning: String::new() },
-            Own { name: "age".into(), is: is("since_rewrite"), meaning: String::new() },
+            Own { name: "share".into(), is: is("small_file_count / data_files"), meaning: "small ones of all".into(), weight: 0.0 },
+            Own { name: "reads".into(), is: is("read_rate"), meaning: String::new(), weight: 0.0 },
+            Own { name: "age".into(), is: is("since_rewrite"), meaning: String::new(), weight: 0.0 },
         ];
         given.memory.last_rewrite_ms = Some(crate::decide::testing::NOW - 5);
         let share = found(&given, "trait.share");

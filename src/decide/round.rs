@@ -1,11 +1,13 @@
 //! Rounds: everything that is pending, ranked and started while the budgets last.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::budget::{Ask, Budget, Denied, Reservation, bound_for};
 use super::knapsack;
+use super::own;
 use super::score::{ascending, norm, rank_norm, weighted_sum};
 use crate::model::decision::{Decision, Verdict};
 use crate::model::economy::{Budgets, Norm, Ranking, Select};
@@ -51,6 +53,20 @@ pub struct Context {
     /// What all candidates of its table come to, where they are compared as one.
     #[serde(default)]
     pub unit: Option<Unit>,
+    /// Users' own traits that weigh in the ranking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terms: Option<Arc<[Term]>>,
+}
+
+/// A user's own trait as a term of the score.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Term {
+    /// The trait's name.
+    pub name: Arc<str>,
+    /// What it weighs, normalized over the candidates of which it is known.
+    pub weight: f64,
+    /// Its value.
+    pub value: f64,
 }
 
 /// What several candidates gain and cost together.
@@ -87,7 +103,8 @@ impl Candidate {
         let bound = bound_for(policy, &budgets.narrowest(tenant.map(AsRef::as_ref)), bytes);
         let candidate = Self::of(decision, policy.gain_weight, bound)?;
         let bytes = policy.cost.bytes(candidate.gb_hours).min(policy.max_job_bytes);
-        Some(Self { context: Context { tenant: tenant.cloned(), bytes, ..candidate.context }, ..candidate })
+        let terms = own::terms(policy, &decision.checks);
+        Some(Self { context: Context { tenant: tenant.cloned(), bytes, terms, ..candidate.context }, ..candidate })
     }
 
     /// What its next job asks of the budgets.
@@ -126,7 +143,8 @@ fn finite(value: f64) -> f64 {
 pub struct Ranked {
     /// The candidate.
     pub candidate: Candidate,
-    /// `S = w·norm(ΔF) − (1 − w)·norm(GBHr) − a·norm(write amplification)`.
+    /// `S = w·norm(ΔF) − (1 − w)·norm(GBHr) − a·norm(write amplification) + Σ wₜ·norm(t)` over
+    /// users' own traits t.
     pub score: f64,
 }
 
@@ -161,19 +179,43 @@ pub fn rank_by(ranking: &Ranking, candidates: Vec<Candidate>) -> Vec<Ranked> {
 }
 
 fn scores(ranking: &Ranking, candidates: &[Candidate]) -> Vec<f64> {
-    let normed = |value: &dyn Fn(&Candidate) -> f64| {
-        let values: Vec<f64> = candidates.iter().map(value).collect();
-        match ranking.norm {
-            Norm::MinMax => norm(&values),
-            Norm::Rank => rank_norm(&values),
-        }
+    let all = |values: &[f64]| match ranking.norm {
+        Norm::MinMax => norm(values),
+        Norm::Rank => rank_norm(values),
     };
+    let normed = |value: &dyn Fn(&Candidate) -> f64| all(&candidates.iter().map(value).collect::<Vec<_>>());
     let (gains, costs) = (normed(&|c| c.worth(ranking)), normed(&Candidate::cost));
     let amplified = finite(ranking.write_amplification_weight);
     let penalties = if amplified > 0.0 { normed(&|c| finite(c.context.write_amplification)) } else { Vec::new() };
     let penalty = |at: usize| penalties.get(at).map_or(0.0, |penalty| amplified * penalty);
     let sums = candidates.iter().zip(gains.iter().zip(&costs)).map(|(c, (gain, cost))| weighted_sum(*gain, *cost, c.weight(ranking)));
-    sums.enumerate().map(|(at, sum)| sum - penalty(at)).collect()
+    let mut scores: Vec<f64> = sums.enumerate().map(|(at, sum)| sum - penalty(at)).collect();
+    for (at, weighed) in own_terms(candidates, all) {
+        if let Some(score) = scores.get_mut(at) {
+            *score += weighed;
+        }
+    }
+    scores
+}
+
+/// What users' own traits add to the scores of candidates, by their places.
+fn own_terms(candidates: &[Candidate], normed: impl Fn(&[f64]) -> Vec<f64>) -> Vec<(usize, f64)> {
+    let mut by_name: BTreeMap<&str, Vec<(usize, &Term)>> = BTreeMap::new();
+    for (at, candidate) in candidates.iter().enumerate() {
+        candidate
+            .context
+            .terms
+            .iter()
+            .flat_map(|terms| terms.iter())
+            .for_each(|term| by_name.entry(&term.name).or_default().push((at, term)));
+    }
+    let mut weighed = Vec::new();
+    for terms in by_name.into_values() {
+        let norms = normed(&terms.iter().map(|(_, term)| term.value).collect::<Vec<_>>());
+        let weight = |term: &Term| if term.weight.is_finite() { term.weight } else { 0.0 };
+        weighed.extend(terms.into_iter().zip(norms).map(|((at, term), norm)| (at, weight(term) * norm)));
+    }
+    weighed
 }
 
 /// Which candidates no other one beats in both gain and cost. Where both weigh and all
@@ -330,6 +372,45 @@ mod tests {
         let mut candidates = openhouse();
         candidates[1].urgent = true;
         assert_eq!(gains(&rank(candidates)), [16, 4990, 98]);
+    }
+
+    #[test]
+    fn own_traits_weigh_normalized_among_those_of_which_they_are_known() {
+        let with = |day, gain, terms: &[(&str, f64, f64)]| {
+            let mut c = candidate(day, gain, 1.0);
+            let term = |(name, weight, value): &(&str, f64, f64)| Term { name: (*name).into(), weight: *weight, value: *value };
+            c.context.terms = Some(terms.iter().map(term).collect());
+            c
+        };
+        // gains alone give 0.7, 0.35 and 0
+        let plain = || vec![with(0, 30, &[]), with(1, 20, &[]), with(2, 10, &[])];
+        assert_eq!(gains(&rank(plain())), [30, 20, 10]);
+        let weighed = vec![
+            with(0, 30, &[("waste", 0.4, 10.0)]),
+            with(1, 20, &[("waste", 0.4, 1010.0), ("age", -1.0, 5.0)]),
+            with(2, 10, &[("age", -1.0, 4.0)]),
+        ];
+        let ranked = rank(weighed);
+        // 0.35 + 0.4 − 1, where the other who has an age has the least
+        let scores: Vec<f64> = ranked.iter().map(|r| (r.score * 1e6).round() / 1e6).collect();
+        assert_eq!((gains(&ranked), scores), (vec![30, 10, 20], vec![0.7, 0.0, -0.25]));
+        assert_eq!(gains(&rank(vec![with(0, 2, &[("x", f64::NAN, 1.0)]), with(1, 1, &[("x", 9.0, f64::NAN)])])), [2, 1]);
+    }
+
+    #[test]
+    fn own_traits_of_a_decision_are_the_terms_of_its_candidate() {
+        use crate::model::expression::{Expression, Own, Type};
+        let own = |name: &str, is: &str, weight: f64| {
+            let is = Expression::of_type(is, &[], Type::Number).unwrap();
+            Own { name: name.into(), is, meaning: String::new(), weight }
+        };
+        let mut given = Given::small_files(10);
+        given.policy.own = vec![own("waste", "small_file_count * 2", 0.5), own("shown", "1", 0.0), own("unknown", "read_rate", 0.5)];
+        let decision = judge(&given.case());
+        let wanted = Candidate::wanted(&decision, &given.policy, &Budgets::default(), None).unwrap();
+        assert_eq!(wanted.context.terms.as_deref(), Some([Term { name: "waste".into(), weight: 0.5, value: 20.0 }].as_slice()));
+        let told = decision.checks.iter().find(|c| c.name == "trait.waste").unwrap();
+        assert_eq!(told.note, "small_file_count * 2; weighs 0.5 in the ranking");
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub enum CheckKind {
     Property,
 }
 
-const FILTERS: [&str; 15] = [
+const FILTERS: [&str; 16] = [
     "refusals",
     "enabled",
     "paused",
@@ -79,6 +79,7 @@ const FILTERS: [&str; 15] = [
     "mode",
     "intermediate",
     "retention",
+    "quota",
 ];
 
 /// Before the names of users' own filters.
@@ -198,6 +199,9 @@ pub enum Reason {
     Intermediate,
     /// It will be dropped soon.
     SoonDropped,
+    /// So much of the quota is in use that a rewrite's new files, which come before the
+    /// old ones go, could pass it.
+    QuotaUsed,
     /// Work on it is under way.
     InFlight,
     /// No rule fires and there is nothing to gain.
@@ -228,6 +232,7 @@ impl Reason {
             Self::OwnFilter { .. } => "own-filter",
             Self::Intermediate => "intermediate",
             Self::SoonDropped => "soon-dropped",
+            Self::QuotaUsed => "quota-used",
             Self::InFlight => "in-flight",
             Self::Healthy => "healthy",
             Self::NothingToGain => "nothing-to-gain",

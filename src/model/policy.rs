@@ -48,6 +48,9 @@ pub struct Policy {
     pub memory_limit: u64,
     /// A size tier is merged when it holds this many small files.
     pub tier_files: u32,
+    /// The share of its quota from which a tenant's tables are left alone; `None` for none.
+    #[serde(default)]
+    pub quota_limit: Option<f64>,
     /// Work that is estimated at more GB-hours than this waits for a person; `None`
     /// lets all go.
     pub review_above_gb_hours: Option<f64>,
@@ -262,6 +265,7 @@ impl Default for Policy {
             max_job_ms: 3_600_000,
             memory_limit: 1 << 30,
             tier_files: 8,
+            quota_limit: None,
             review_above_gb_hours: None,
             review_min_gain: 100,
             windows: Vec::new(),

@@ -38,6 +38,30 @@ pub struct SnapshotInfo {
     pub attempt: Option<String>,
     /// The instance that made it, when it is a rewrite of this product.
     pub instance: Option<String>,
+    /// The engine that made it, as far as its summary tells: see [`engine`].
+    pub engine: Option<Arc<str>>,
+}
+
+/// Summary keys that tell which engine made a snapshot; the first holds its name.
+pub const ENGINE_KEYS: [&str; 4] = ["engine-name", "spark.app.id", "flink.job-id", "trino_query_id"];
+/// What the presence of the others tells.
+const BY_KEY: [&str; 4] = ["", "spark", "flink", "trino"];
+/// No engine has a longer name.
+const LONGEST_ENGINE: usize = 40;
+
+/// The engine that a snapshot's summary tells of, in small letters: by its name, which
+/// Iceberg's Java library writes down, or by the mark that it leaves.
+pub fn engine<'s>(summary: impl Fn(&str) -> Option<&'s str>) -> Option<Arc<str>> {
+    for (key, engine) in ENGINE_KEYS.into_iter().zip(BY_KEY) {
+        match summary(key).map(str::trim) {
+            Some(value) if engine.is_empty() && !value.is_empty() => {
+                return Some(value.to_lowercase().chars().take(LONGEST_ENGINE).collect::<String>().into());
+            }
+            Some(_) if !engine.is_empty() => return Some(engine.into()),
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Names of a partition spec's fields, for display.
@@ -110,5 +134,76 @@ impl TableView {
     /// A partition for people; see [`SpecInfo::name`].
     pub fn partition_name(&self, key: &PartitionKey) -> String {
         self.specs.get(&key.spec_id).map_or_else(|| SpecInfo::default().name(key), |spec| spec.name(key))
+    }
+
+    /// The engine of the last commit of a writer; empty where its summary does not tell.
+    pub fn engine(&self) -> Arc<str> {
+        let mut next = self.head;
+        // each snapshot at most once, whatever parents they name
+        for _ in 0..self.snapshots.len() {
+            let Some(snapshot) = next.and_then(|id| self.snapshots.get(&id)) else { break };
+            if snapshot.attempt.is_none() && snapshot.operation != Operation::Replace {
+                return snapshot.engine.clone().unwrap_or_default();
+            }
+            next = snapshot.parent;
+        }
+        Arc::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_is_known_by_its_name_or_by_its_mark() {
+        let of = |summary: &[(&str, &'static str)]| {
+            engine(|key| summary.iter().find(|(k, _)| *k == key).map(|(_, v)| *v)).as_deref().map(str::to_owned)
+        };
+        assert_eq!(of(&[("spark.app.id", "local-1"), ("engine-name", "Spark")]), Some("spark".into()));
+        assert_eq!(of(&[("engine-name", " "), ("flink.job-id", "9")]), Some("flink".into()));
+        assert_eq!(of(&[("trino_query_id", "2026_1")]), Some("trino".into()));
+        assert_eq!(of(&[("added-records", "1")]), None);
+    }
+
+    #[test]
+    fn a_tables_engine_is_that_of_its_last_writer() {
+        let snapshot = |id: i64, operation, attempt: Option<&str>, engine: Option<&str>| {
+            let (parent, attempt) = (Some(id - 1), attempt.map(str::to_owned));
+            let info = SnapshotInfo {
+                id,
+                parent,
+                sequence_number: id,
+                timestamp_ms: 0,
+                operation,
+                attempt,
+                instance: None,
+                engine: engine.map(Arc::from),
+            };
+            (id, info)
+        };
+        let view = |snapshots: Vec<(i64, SnapshotInfo)>| TableView {
+            ident: TableIdent::iceberg(uuid::Uuid::nil()),
+            name: TableName::new("lake", "db", "t"),
+            metadata_location: String::new(),
+            location: String::new(),
+            format_version: 2,
+            reference: "main".into(),
+            head: snapshots.last().map(|(id, _)| *id),
+            snapshots: snapshots.into_iter().collect(),
+            last_sequence_number: 9,
+            specs: BTreeMap::new(),
+            properties: BTreeMap::new(),
+            created_ms: 0,
+            refused: Vec::new(),
+        };
+        let flink = snapshot(1, Operation::Append, None, Some("flink"));
+        let ours = snapshot(2, Operation::Replace, Some("a"), None);
+        let theirs = snapshot(3, Operation::Replace, None, Some("spark"));
+        assert_eq!(&*view(vec![flink.clone(), ours.clone(), theirs.clone()]).engine(), "flink");
+        assert_eq!(&*view(vec![flink, ours, theirs, snapshot(4, Operation::Delete, None, None)]).engine(), "");
+        let mut round = snapshot(5, Operation::Replace, None, None);
+        round.1.parent = Some(5);
+        assert_eq!((&*view(vec![round]).engine(), &*view(vec![]).engine()), ("", ""));
     }
 }

@@ -7,6 +7,7 @@
 
 pub mod decode;
 pub mod entrance;
+pub mod gauge;
 pub mod grpc;
 pub mod http;
 pub mod inbox;

@@ -40,7 +40,7 @@ use super::lease::Leases;
 
 use log::Log;
 use outside::Outsiders;
-pub use outside::Telling;
+pub use outside::{KeptTold, Telling};
 pub use page::{Known, Page};
 pub use scope::Await;
 
@@ -446,7 +446,7 @@ impl Book {
             let named = self.names.get(&page.facts.ident) == Some(&scope.name);
             let mut candidate = page.candidate(&scope.partition).filter(|_| named).cloned()?;
             if self.corrects {
-                self.correct(&mut candidate);
+                self.correct(&mut candidate, &page.engine);
             }
             let told = self.outside.of(&scope.name, &scope.partition, now_ms).value(Stat::QuotaUsed);
             candidate.context.quota_used = told.or_else(|| self.quota_used(page.tenant.as_ref()));

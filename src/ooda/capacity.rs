@@ -18,7 +18,7 @@ pub(super) struct Capacity(Option<(f64, i64)>);
 impl Loop {
     /// See [`crate::serve::Backend::tell_capacity`].
     pub(super) fn take_capacity(&self, free_gb: f64, until_ms: i64) -> Result<f64, Error> {
-        if self.parts.settings.capacity_share.is_none() {
+        if self.parts.settings.capacity.share.is_none() {
             let why = "the budget does not follow what is free: set budget.capacity_share to the share of it that jobs may hold";
             return Err(Error::Unasked(why.to_owned()));
         }
@@ -31,7 +31,7 @@ impl Loop {
     /// is free, a share of that, and nothing while that is not known.
     pub(super) fn gb_hours_per_hour(&self, now_ms: i64) -> f64 {
         let most = self.parts.settings.budgets.overall.gb_hours_per_hour;
-        let Some(share) = self.parts.settings.capacity_share else { return most };
+        let Some(share) = self.parts.settings.capacity.share else { return most };
         let told = self.capacity.lock().unwrap_or_else(PoisonError::into_inner).0;
         told.filter(|(_, until_ms)| *until_ms > now_ms).map_or(0.0, |(free_gb, _)| (free_gb * share).min(most))
     }
@@ -39,7 +39,7 @@ impl Loop {
     /// Has the budget follow what is free, where it does, and candidates set no more of it
     /// aside than it can hold: their plans are cut to it.
     pub(super) fn follow_capacity(&self, candidates: &mut [Candidate], now_ms: i64) {
-        if self.parts.settings.capacity_share.is_none() {
+        if self.parts.settings.capacity.share.is_none() {
             return;
         }
         let rate = self.gb_hours_per_hour(now_ms);

@@ -1,10 +1,12 @@
 //! What partitions remember, kept in the journal over a restart.
 
+use std::sync::Arc;
+
 use crate::act::journal::Blob;
 use crate::act::{Journal, Numbers};
 use crate::decide::ScopeMemory;
 use crate::decide::budget::Budget;
-use crate::decide::learn::{Fleet, Learned, OfTable};
+use crate::decide::learn::{Fleet, Learned, OfTable, Subject};
 use crate::model::estimate::{Estimate, QUANTITIES};
 use crate::model::ident::{TableIdent, TableName};
 use crate::model::partition::PartitionKey;
@@ -13,7 +15,7 @@ use crate::orient::{Absorbed, How};
 use crate::telemetry;
 
 use super::Loop;
-use super::book::Begun;
+use super::book::{Begun, KeptTold};
 
 /// The journal's kind of it.
 const MEMORY: &str = "scope-memory";
@@ -21,8 +23,10 @@ const MEMORY: &str = "scope-memory";
 /// all of them have.
 const ESTIMATES: &str = "estimates";
 const FLEET: &str = "fleet";
+/// The journal's kind of what others told of a table.
+const TOLD: &str = "told";
 /// The version of their encodings.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// That of what partitions remember.
 const MEMORY_VERSION: u32 = 2;
 
@@ -90,9 +94,17 @@ impl Loop {
             tracing::warn!(table = %name, error, "what the table's jobs have shown of the estimates cannot be read: it is learned anew");
             None
         });
+        let told = self.kept_value::<KeptTold>(TOLD, &ident.to_string()).await.unwrap_or_else(|error| {
+            tracing::warn!(table = %name, error, "what others told of the table cannot be read: it holds once it is told again");
+            None
+        });
+        let now_ms = self.now();
         let mut book = self.book();
         if let Some(own) = own {
             book.learned.restore(ident, own);
+        }
+        if let Some(told) = told {
+            book.restore_told(name, told, now_ms);
         }
         let Some(page) = book.page_mut(name, ident) else { return };
         page.restored = true;
@@ -119,11 +131,11 @@ impl Loop {
     }
 
     /// A job has ended: what it did beside what was expected of it.
-    pub(super) async fn compare(&self, plan: &Plan, estimate: &Estimate, numbers: &Numbers) {
+    pub(super) async fn compare(&self, plan: &Plan, engine: &Arc<str>, estimate: &Estimate, numbers: &Numbers) {
         let _turn = self.saving.lock().await;
         let (fleet, own) = {
             let learned = &mut self.book().learned;
-            learned.learn(plan.table, plan.input_bytes(), estimate, &numbers.figures());
+            learned.learn(Subject { table: plan.table, engine, bytes: plan.input_bytes() }, estimate, &numbers.figures());
             (learned.fleet().clone(), learned.table(plan.table).cloned().unwrap_or_default())
         };
         for (quantity, name) in QUANTITIES.into_iter().enumerate() {
@@ -138,6 +150,28 @@ impl Loop {
         if let Err(error) = kept.await {
             tracing::warn!(table = %plan.name, error, "what a job has shown of the estimates is not kept over a restart");
         }
+    }
+
+    /// Keeps what others told of tables since it was kept last.
+    ///
+    /// # Errors
+    /// When the journal does not take it; what is left is kept the next time.
+    pub async fn keep_told(&self) -> Result<(), String> {
+        let _turn = self.saving.lock().await;
+        let changed = self.book().take_told();
+        let mut failed = Ok(());
+        for (name, ident, told) in changed {
+            let key = ident.to_string();
+            let kept = match told.is_empty() {
+                true => self.parts.act.journal().drop_blob(TOLD, &key).await.map_err(|e| e.to_string()),
+                false => self.keep_value(TOLD, &key, &told).await,
+            };
+            if kept.is_err() {
+                self.book().told_is_not_kept(name);
+                failed = kept;
+            }
+        }
+        failed
     }
 
     async fn keep_value<T: serde::Serialize>(&self, kind: &str, key: &str, value: &T) -> Result<(), String> {
@@ -157,6 +191,9 @@ impl Loop {
         self.book().learned.forget(ident);
         if let Err(error) = self.parts.act.journal().drop_blob(ESTIMATES, &ident.to_string()).await {
             tracing::warn!(table = %ident, %error, "what a dropped table's jobs have shown stays");
+        }
+        if let Err(error) = self.parts.act.journal().drop_blob(TOLD, &ident.to_string()).await {
+            tracing::warn!(table = %ident, %error, "what others told of a dropped table stays");
         }
         if let Err(error) = self.parts.act.journal().drop_blob(MEMORY, &ident.to_string()).await {
             tracing::warn!(table = %ident, %error, "what a dropped table's partitions remembered stays");

@@ -122,10 +122,11 @@ pub(super) async fn carry_out(mut place: Place, mut held: Held) {
     let of = Arc::clone(&place.of);
     let begun = &place.begun;
     match of.plan(begun).await {
-        Ok(Found::Plans(plans, _, policy)) => {
+        Ok(Found::Plans(plans, table, policy)) => {
             place.worked = true;
+            let engine = table.view().engine();
             for plan in plans {
-                if of.is_stopping() || !of.run_one(begun, &policy, &plan, &mut held).await {
+                if of.is_stopping() || !of.run_one(begun, &policy, &plan, &engine, &mut held).await {
                     break;
                 }
             }
@@ -176,7 +177,7 @@ impl Loop {
 
     /// Runs one plan within its own reservation. Gives back whether the next
     /// plan of the partition should be tried.
-    async fn run_one(&self, begun: &Begun, policy: &Policy, plan: &Plan, held: &mut Held) -> bool {
+    async fn run_one(&self, begun: &Begun, policy: &Policy, plan: &Plan, engine: &Arc<str>, held: &mut Held) -> bool {
         let scope = &begun.scope.partition;
         let ask = Ask { bound: &plan.bound, bytes: plan.input_bytes(), table: Some(begun.table), tenant: begun.tenant.as_ref() };
         if let Err(denied) = held.exchange(&ask) {
@@ -187,14 +188,14 @@ impl Loop {
             });
             return false;
         }
-        let estimate = self.book().learned.estimate(policy, plan);
+        let estimate = self.book().learned.estimate(policy, plan, engine);
         let result = self.parts.act.run_estimated(plan, Some(estimate), None).await;
         held.settle(&used(&result));
         self.record_job(policy, plan, &result);
         telemetry::cost_spent(self.parts.settings.prices.of(result.numbers.gb_hours, result.numbers.requests.all() as f64));
         if result.verdict == JobVerdict::Committed {
             self.rewrote(begun.tenant.as_ref(), result.numbers.bytes_in, self.now());
-            self.compare(plan, &estimate, &result.numbers).await;
+            self.compare(plan, engine, &estimate, &result.numbers).await;
         }
         tell(&result);
         self.learn(begun, policy, plan, &result);

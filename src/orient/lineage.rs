@@ -198,7 +198,7 @@ mod tests {
 
     fn snapshot(id: i64, parent: Option<i64>, sequence_number: i64) -> SnapshotInfo {
         let operation = Operation::Append;
-        SnapshotInfo { id, parent, sequence_number, timestamp_ms: 0, operation, attempt: None, instance: None }
+        SnapshotInfo { id, parent, sequence_number, timestamp_ms: 0, operation, attempt: None, instance: None, engine: None }
     }
 
     /// What is known after a look at `view`.

@@ -162,6 +162,7 @@ fn reason_words(reason: &Reason) -> &'static str {
         Reason::OwnFilter { .. } => "a filter of the settings",
         Reason::Intermediate => "the settings say that the table only holds what others are made of",
         Reason::SoonDropped => "it will be dropped soon, as its retention says",
+        Reason::QuotaUsed => "so much of the quota is in use that the new files of a rewrite could pass it",
         Reason::InFlight => "work on it is under way",
         Reason::Healthy => "no rule fires and there is nothing to gain",
         Reason::NothingToGain => "a rule would fire but its plan is empty",

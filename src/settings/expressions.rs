@@ -43,7 +43,8 @@ impl Expressions {
 
     /// Each in a line.
     pub(super) fn lines(&self) -> impl Iterator<Item = String> + '_ {
-        let traits = self.traits.iter().map(|own| format!("trait    {} is {}", own.name, own.is));
+        let weighs = |own: &Own| if own.weight == 0.0 { String::new() } else { format!(" weighs {}", own.weight) };
+        let traits = self.traits.iter().map(move |own| format!("trait    {} is {}{}", own.name, own.is, weighs(own)));
         let filters = self.filters.iter().map(|filter| format!("filter   {} holds {}", filter.name, filter.holds));
         let triggers = self.triggers.iter().filter_map(|rule| match rule {
             Rule::Own { name, when, takes } => Some(format!("trigger  {name} when {when} takes {}", takes.name())),
@@ -85,16 +86,17 @@ fn traits(top: &mut Section<'_>) -> Vec<Own> {
         let mut section = top.nested(&format!("trait.{name}"), value);
         let meaning = section.read("meaning", units::text).unwrap_or_default();
         let is = required(&mut section, "is");
+        let weight = section.read("weight", |v| units::number(v, -100.0, 100.0)).unwrap_or(0.0);
         section.finish();
-        waiting.extend(is.map(|is| (name, is, meaning)));
+        waiting.extend(is.map(|is| (name, is, meaning, weight)));
     }
     let mut traits: Vec<Own> = Vec::new();
     loop {
         let before = waiting.len();
         let mut mistakes = Vec::new();
-        waiting.retain(|(name, is, meaning)| match Expression::of_type(is, &traits, Type::Number) {
+        waiting.retain(|(name, is, meaning, weight)| match Expression::of_type(is, &traits, Type::Number) {
             Ok(is) => {
-                traits.push(Own { name: name.as_str().into(), is, meaning: meaning.clone() });
+                traits.push(Own { name: name.as_str().into(), is, meaning: meaning.clone(), weight: *weight });
                 false
             }
             Err(mistake) => {
@@ -184,6 +186,7 @@ mod tests {
     const OWN: &str = "
 [trait.weight]
 is = \"waste * 2\"
+weight = -0.25
 [trait.waste]
 is = \"small_file_count * default(read_rate, 1)\"
 meaning = \"files that reads open for nothing\"
@@ -220,7 +223,7 @@ takes = \"full-tiers\"
         assert_eq!((found.rules.len(), found.filters.len(), warnings), (1, 1, 0));
         let summary = settings(more).summary();
         let lines = [
-            "trait    weight is waste * 2",
+            "trait    weight is waste * 2 weighs -0.25",
             "filter   calm holds commit_rate < 30",
             "trigger  read-often when weight > 40 takes full-tiers",
         ];

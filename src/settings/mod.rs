@@ -38,6 +38,7 @@ use crate::model::economy::{Budgets, Prices, Ranking, Tenant};
 use crate::model::policy::{BudgetLimits, Policy};
 use section::Section;
 
+pub use budget::{Capacity, FreeFrom};
 pub use cache::Cache;
 pub use catalog::{Catalog, CatalogKind};
 pub use expressions::Expressions;
@@ -70,9 +71,8 @@ pub struct Settings {
     pub budget: BudgetLimits,
     /// All budgets: what jobs share, what tables and tenants may spend.
     pub budgets: Budgets,
-    /// The share of what a cluster has free that jobs may hold; the overall budget follows
-    /// it where it is set.
-    pub capacity_share: Option<f64>,
+    /// What a cluster has free, where the overall budget follows it.
+    pub capacity: Capacity,
     /// How candidates are compared and chosen.
     pub ranking: Ranking,
     /// What resources cost.
@@ -233,7 +233,7 @@ impl Settings {
         let server = Server::from_section(top.section("server"));
         let (catalogs, named) = catalog::all(top.section("catalog"));
         let expressions = Expressions::read(&mut top);
-        let mut capacity_share = None;
+        let mut capacity = Capacity::default();
         let mut settings = Self {
             instance,
             server,
@@ -243,8 +243,8 @@ impl Settings {
             cache: Cache::from_section(top.section("cache")),
             poll: Poll::from_section(top.section("poll")),
             budget: BudgetLimits::default(),
-            budgets: budget::from_section(top.section("budget"), &mut capacity_share),
-            capacity_share,
+            budgets: budget::from_section(top.section("budget"), &mut capacity),
+            capacity,
             ranking: ranking::from_section(top.section("ranking")),
             prices: ranking::prices(top.section("prices")),
             record: Record::from_section(top.section("record")),

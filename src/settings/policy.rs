@@ -74,6 +74,8 @@ pub struct PolicySettings {
     pub off_peak: Option<Vec<Window>>,
     /// The share of the quota in use from which there is pressure.
     pub quota_pressure: Option<f64>,
+    /// The share of the quota in use from which nothing is rewritten; `Some(None)` for none.
+    pub quota_limit: Option<Option<f64>>,
     /// Users' own filters.
     pub filters: Option<Vec<Filter>>,
     /// Whether the table only holds what others are made of.
@@ -119,6 +121,7 @@ impl PolicySettings {
             schedule_length_ms: s.read("schedule_length", some_duration_ms),
             off_peak: s.read("off_peak", some_windows),
             quota_pressure: s.read("quota_pressure", |v| number(v, 0.0, 1.0)),
+            quota_limit: s.read("quota_limit", |v| units::or_off(v, |v| number(v, 0.0, 1.0))),
             filters: s.read("filters", |v| expressions.filters(v)),
             intermediate: s.read("intermediate", flag),
             retention_ms: s.read("retention", |v| units::or_off(v, some_duration_ms)),
@@ -141,6 +144,7 @@ impl PolicySettings {
         set(&mut policy.pace.schedule_length_ms, &self.schedule_length_ms);
         set(&mut policy.pace.off_peak, &self.off_peak);
         set(&mut policy.pace.quota_pressure, &self.quota_pressure);
+        set(&mut policy.quota_limit, &self.quota_limit);
         set(&mut policy.filters, &self.filters);
         set(&mut policy.intermediate, &self.intermediate);
         set(&mut policy.retention_ms, &self.retention_ms);

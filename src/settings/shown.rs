@@ -37,6 +37,7 @@ impl PolicySettings {
             schedule_length_ms: Some(policy.pace.schedule_length_ms),
             off_peak: Some(policy.pace.off_peak.clone()),
             quota_pressure: Some(policy.pace.quota_pressure),
+            quota_limit: Some(policy.quota_limit),
             filters: Some(policy.filters.clone()),
             intermediate: Some(policy.intermediate),
             retention_ms: Some(policy.retention_ms),
@@ -80,6 +81,7 @@ impl PolicySettings {
             ("schedule_length", self.schedule_length_ms.map(duration)),
             ("off_peak", self.off_peak.as_ref().map(|w| list(w))),
             ("quota_pressure", self.quota_pressure.map(|v| v.to_string())),
+            ("quota_limit", self.quota_limit.map(|v| or_off(v.map(|v| v.to_string())))),
             ("filters", self.filters.as_ref().map(|f| list(&f.iter().map(|f| f.name.as_str()).collect::<Vec<_>>()))),
             ("intermediate", self.intermediate.map(|v| v.to_string())),
             ("retention", self.retention_ms.map(|v| or_off(v.map(duration)))),
@@ -148,12 +150,13 @@ mod tests {
             hold_until_ms: Some(1_769_896_800_000),
             min_table_bytes: 1_000_001,
             review_above_gb_hours: Some(1.5),
+            quota_limit: Some(0.95),
             windows: vec!["sat-sun 00:00-24:00".parse().unwrap()],
             scope: crate::model::policy::Scoping::Hybrid,
             ..Policy::default()
         };
         let shown = PolicySettings::of(&policy).shown();
-        assert_eq!(shown.len(), 34);
+        assert_eq!(shown.len(), 35);
         let lines: Vec<String> = shown.iter().map(|(key, value)| format!("{key} = {value}")).collect();
         let read = Settings::read(&format!("[defaults]\n{}", lines.join("\n")), []).unwrap();
         assert_eq!(read.defaults.over(Policy { tier_files: 99, act: true, ..Policy::default() }), policy);

@@ -51,6 +51,19 @@ pub(super) fn endpoint(value: &str) -> Result<(), String> {
     if known { Ok(()) } else { Err("is not the URL of a store; write for example http://localhost:9000".into()) }
 }
 
+/// An endpoint that shows metrics.
+pub(super) fn metrics(value: &str) -> Result<(), String> {
+    match Url::parse(value) {
+        Ok(url) if !matches!(url.scheme(), "http" | "https") || !url.has_host() => {
+            Err("is not the URL of a metrics endpoint; write for example http://prometheus:9090/metrics".into())
+        }
+        Ok(url) if !url.username().is_empty() || url.password().is_some() => Err("holds a user or password: write token instead".into()),
+        Ok(url) if url.fragment().is_some() => Err("has a fragment: leave what follows # out".into()),
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("is not a URL ({error}); write for example http://prometheus:9090/metrics")),
+    }
+}
+
 /// A text that a header can carry: visible ASCII without spaces.
 pub(super) fn token(value: &Value) -> Read<String> {
     let token = units::word(value)?;

@@ -397,6 +397,11 @@ pub fn cost_spent(money: f64) {
     counter!(COST_SPENT).increment((money * 1e6).round().max(0.0) as u64);
 }
 
+/// What a cluster has free was read.
+pub fn capacity_free(gb: f64) {
+    gauge!(CAPACITY_FREE).set(gb);
+}
+
 /// What storing replaced files costs a month.
 pub fn cost_kept(a_month: f64) {
     gauge!(COST_KEPT).set(a_month);

@@ -70,6 +70,7 @@ metrics! {
     BUDGET_SPENT = Counter "afterwrite_budget_spent_gb_hour_millionths_total": "Budget spent, in millionths of a GB-hour",
     COST_SPENT = Counter "afterwrite_cost_spent_millionths_total": "What jobs cost by their GB-hours and requests, in millionths of the currency of the settings",
     COST_KEPT = Gauge "afterwrite_cost_kept_alive_per_month": "What storing the bytes of replaced files that old snapshots keep alive costs a month, in the currency of the settings",
+    CAPACITY_FREE = Gauge "afterwrite_capacity_free_gb": "What the cluster has free in GB, as it was read from the endpoint of the settings last",
     JOBS = Counter(labelled) "afterwrite_jobs_total": "Jobs ended, by result",
     JOBS_RUNNING = Gauge "afterwrite_jobs_running": "Jobs running",
     JOB_SECONDS = Histogram "afterwrite_job_seconds": "Duration of a job, from lease to outcome",

@@ -34,6 +34,7 @@ fn candidates() -> impl Strategy<Value = Vec<Candidate>> {
                 read_rate: (day % 2) as f64,
                 quota_used: (table == 1).then_some(0.5),
                 unit: None,
+                terms: None,
             },
         };
         all.into_iter().enumerate().map(candidate).collect()

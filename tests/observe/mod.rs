@@ -2,6 +2,7 @@
 
 mod decoders;
 mod doors;
+mod gauge;
 mod inbox;
 mod kafka;
 mod laws;

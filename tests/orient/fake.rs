@@ -191,6 +191,7 @@ impl World {
             operation: make.operation,
             attempt: make.instance.clone(),
             instance: make.instance,
+            engine: None,
         };
         self.lists.insert(id, manifests);
         self.view.snapshots.insert(id, snapshot);

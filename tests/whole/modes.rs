@@ -110,6 +110,23 @@ async fn a_tenant_whose_tables_fill_its_quota_has_work_due() {
 }
 
 #[tokio::test]
+async fn near_the_end_of_a_quota_nothing_is_added_to_it() {
+    let tenant = "[[tenant]]\nname = \"a\"\nmatch = \"lake.**\"\nquota_objects = 40\n";
+    let world = World::new(&acting(&format!("quota_limit = 0.5\n{tenant}")));
+    let (table, other) = (world.table(Table::plain(), "t").await, world.table(Table::plain(), "u").await);
+    append_small(&other, 0, 3, 0).await;
+    append_small(&table, 0, 9, 0).await;
+    let process = world.start().await;
+    process.look_at(&other).await;
+    process.look_at(&table).await;
+    process.rounds().await;
+    assert_eq!((process.reason(&table).await, process.seen.rewrites()), (Reason::QuotaUsed, 0));
+    tell(&process, &table, &world, Stat::QuotaUsed, 0.49, HOUR).await;
+    assert_eq!((process.seen.rewrites(), data_files(&table).await), (1, 1));
+    process.stop().await;
+}
+
+#[tokio::test]
 async fn own_filters_and_triggers_decide_by_numbers_from_outside() {
     let own = "rules = [\"read-often\"]\nqueue_min_reduction = \"off\"\nfilters = [\"cheap\"]\n\
         [trait.waste]\nis = \"small_file_count * read_rate\"\n\
@@ -155,6 +172,20 @@ async fn a_partition_is_told_of_by_its_name_and_an_unknown_one_is_named() {
     assert_eq!(rates, [Some(5.0), Some(7.0)]);
     let ages: Vec<_> = process.decisions(&table).await.into_iter().map(|d| d.traits.outside.get(Stat::ReadRate).unwrap().age_ms).collect();
     assert!(ages.iter().all(|age| *age > 0), "{ages:?}");
+    process.stop().await;
+
+    // another process knows it too, as old as it is
+    world.clock.pass(60_000);
+    let process = world.start().await;
+    process.look_at(&table).await;
+    let decisions = process.decisions(&table).await;
+    assert_eq!(decisions.iter().map(|d| d.traits.read_rate).collect::<Vec<_>>(), rates);
+    assert!(decisions.iter().all(|d| d.traits.outside.get(Stat::ReadRate).unwrap().age_ms >= 60_000));
+    process.stop().await;
+    world.clock.pass(HOUR);
+    let process = world.start().await;
+    process.look_at(&table).await;
+    assert_eq!(process.decisions(&table).await[0].traits.read_rate, None);
     let nobody = afterwrite::model::ident::TableName::new("lake", "ns", "nobody");
     assert!(matches!(process.ooda.tell(&nobody, &told[1..2], i64::MAX).await, Err(Error::NotFound(_))));
     process.stop().await;

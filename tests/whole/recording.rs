@@ -11,6 +11,7 @@ use afterwrite::replay::read::{self, Error};
 use afterwrite::replay::recorder::Recorder;
 use afterwrite::replay::totals::{Recorded, Totals};
 use afterwrite::replay::trace::{Trace, Tracer};
+use afterwrite::replay::tune::{Objective, tune};
 
 use super::world::{Process, World, append_small, data_files};
 use crate::fixture::process::over_rest;
@@ -21,6 +22,8 @@ const TIGHT: &str = "[budget]\nconcurrent_jobs = 2\ncommits_per_hour = 4\n[budge
     [catalog.lake]\ntype = \"sql\"\nuri = \"sqlite:///x\"\nwarehouse = \"file:///x\"\n\
     [[tenant]]\nname = \"a\"\nmatch = \"lake.**.a\"\ngb_hours_per_hour = 1.0\n\
     [defaults]\nact = true\ntarget_file_size = \"1MiB\"\nqueue_min_reduction = 1\ncooldown = \"5s\"\nquiet_window = \"2s\"\n";
+
+const LAKE: &str = "[catalog.lake]\ntype = \"sql\"\nuri = \"sqlite:///x\"\nwarehouse = \"file:///x\"\n";
 
 fn lines(path: &Path) -> Vec<Line> {
     let mut all = Vec::new();
@@ -123,6 +126,42 @@ async fn a_recording_made_again_gives_the_same_ranking_and_the_same_reasons() {
     let exact = again(&lines);
     assert!(lines.len() > before);
     assert_eq!((exact.differing, &exact.differences), (0, &vec![]));
+}
+
+#[tokio::test]
+async fn tuning_on_a_recording_does_better_by_its_objective_than_the_defaults_at_no_cost_to_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("decisions.jsonl");
+    let world = World::new(&format!("{LAKE}[defaults]\nact = true\ntarget_file_size = \"1MiB\"\n"));
+    // bursts of small commits with long pauses: the defaults compact amid a burst, and leave its rest
+    let table = world.table(Table::plain(), "t").await;
+    let process = recorded(&world, &path, 1 << 30).await;
+    for burst in 0..5 {
+        for commit in 0..11 {
+            append_small(&table, burst * 1000 + commit * 10, 1, 0).await;
+            process.report(&table).await;
+            go(&process, 12_000).await;
+        }
+        go(&process, 7_200_000).await;
+    }
+    process.stop().await;
+    let trace = trace(&lines(&path));
+    let now = Setup::of(&trace);
+    let files = |t: &Totals| t.mean_files + t.mean_delete_files;
+    let mut found = Vec::new();
+    for objective in [Objective::Files, Objective::GbHours, Objective::Balanced] {
+        let tuned = tune(&trace, &now, objective, 150, 7);
+        let (files, gb_hours) = (files(&tuned.best) / files(&tuned.now), tuned.best.gb_hours / tuned.now.gb_hours);
+        let better = match objective {
+            Objective::Files => files < 0.95 && gb_hours <= 1.0,
+            Objective::GbHours => gb_hours < 0.95 && files <= 1.0,
+            Objective::Balanced => files + gb_hours < 1.9,
+        };
+        found.push((objective, better, files, gb_hours, tuned.set));
+        // what is found does so when it is played by itself
+        assert_eq!(play(&trace, &Setup { policies: tuned.policies, ..now.clone() }), tuned.best);
+    }
+    assert!(found.iter().all(|(_, better, ..)| *better), "{found:?}");
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use crate::lake::Error;
 use crate::model::ident::{MAIN, TableIdent, TableName};
 use crate::model::plan::{ATTEMPT_KEY, INSTANCE_KEY};
 use crate::model::refusal::{Refusal, Refused};
-use crate::model::table::{Operation, SnapshotInfo, SpecInfo, TableView};
+use crate::model::table::{Operation, SnapshotInfo, SpecInfo, TableView, engine};
 
 /// A loaded table with the catalog it came from.
 #[derive(Clone)]
@@ -119,6 +119,7 @@ fn snapshot_info(snapshot: &Snapshot) -> SnapshotInfo {
         },
         attempt: summary.additional_properties.get(ATTEMPT_KEY).cloned(),
         instance: summary.additional_properties.get(INSTANCE_KEY).cloned(),
+        engine: engine(|key| summary.additional_properties.get(key).map(String::as_str)),
     }
 }
 

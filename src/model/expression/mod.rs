@@ -60,6 +60,10 @@ pub struct Own {
     pub is: Expression,
     /// Its meaning, in words; may be empty.
     pub meaning: String,
+    /// What it weighs in the ranking, normalized as gains are: above 0 where more of it
+    /// speaks for a candidate, below where it speaks against one.
+    #[serde(default)]
+    pub weight: f64,
 }
 
 /// An expression that was checked; evaluating it never panics.

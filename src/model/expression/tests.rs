@@ -35,7 +35,7 @@ fn mistake(text: &str) -> (usize, String) {
 }
 
 fn own(name: &str, text: &str, before: &[Own]) -> Own {
-    Own { name: name.into(), is: Expression::of_type(text, before, Type::Number).unwrap(), meaning: String::new() }
+    Own { name: name.into(), is: Expression::of_type(text, before, Type::Number).unwrap(), meaning: String::new(), weight: 0.0 }
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn what_is_too_long_or_too_deep_is_not_read() {
     for at in 1..20 {
         let text = format!("t{0} + t{0}", at - 1);
         match Expression::of_type(&text, &all, Type::Number) {
-            Ok(is) => all.push(Own { name: format!("t{at}").into(), is, meaning: String::new() }),
+            Ok(is) => all.push(Own { name: format!("t{at}").into(), is, meaning: String::new(), weight: 0.0 }),
             Err(mistake) => {
                 refused = Some(mistake.message);
                 break;

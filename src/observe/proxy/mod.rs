@@ -29,8 +29,8 @@ mod names;
 mod others;
 mod refusal;
 pub mod route;
-mod tap;
-mod upstream;
+pub(in crate::observe) mod tap;
+pub(in crate::observe) mod upstream;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

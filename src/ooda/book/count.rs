@@ -1,7 +1,10 @@
 //! Candidates, counted and compared for those who ask.
 
+use std::sync::Arc;
+
 use super::{Book, Scope, Waiting};
 use crate::decide::backlog::{Item, Share};
+use crate::decide::learn::Subject;
 use crate::decide::round::{Candidate, front};
 use crate::model::estimate::Figures;
 
@@ -66,9 +69,10 @@ impl Book {
     }
 
     /// Puts what jobs have shown in place of what the formulas say.
-    pub(super) fn correct(&self, candidate: &mut Candidate) {
+    pub(super) fn correct(&self, candidate: &mut Candidate, engine: &Arc<str>) {
         let plain = Figures { files: candidate.gain as f64, gb_hours: candidate.gb_hours, ..Figures::default() };
-        let corrected = self.learned.correct(candidate.table, candidate.context.bytes, &plain);
+        let of = Subject { table: candidate.table, engine, bytes: candidate.context.bytes };
+        let corrected = self.learned.correct(of, &plain);
         (candidate.gain, candidate.gb_hours) = (corrected.files.round() as u64, corrected.gb_hours);
     }
 }

@@ -107,7 +107,16 @@ mod tests {
     const DAY: i64 = 24 * HOUR_MS;
 
     fn snapshot(id: i64, parent: Option<i64>, operation: Operation) -> (i64, SnapshotInfo) {
-        let info = SnapshotInfo { id, parent, sequence_number: id, timestamp_ms: id * 100_000, operation, attempt: None, instance: None };
+        let info = SnapshotInfo {
+            id,
+            parent,
+            sequence_number: id,
+            timestamp_ms: id * 100_000,
+            operation,
+            attempt: None,
+            instance: None,
+            engine: None,
+        };
         (id, info)
     }
 

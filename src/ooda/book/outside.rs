@@ -1,11 +1,14 @@
-//! Statistics that others told, of tables and partitions, until they expire. In memory
-//! only: whoever tells them tells them again.
+//! Statistics that others told, of tables and partitions, until they expire. What is told
+//! of a table is kept over a restart, with when it was told.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::{Book, Scope};
+use serde::{Deserialize, Serialize};
+
+use super::{Book, Page, Scope};
+use crate::decide::filter::is_at_limit;
 use crate::decide::mode::is_pressed;
-use crate::model::ident::TableName;
+use crate::model::ident::{TableIdent, TableName};
 use crate::model::mode::Mode;
 use crate::model::outside::{Outside, Stat, Told};
 use crate::model::partition::PartitionKey;
@@ -14,7 +17,7 @@ use crate::model::partition::PartitionKey;
 const MOST: usize = 1_000_000;
 
 /// A number as it was told.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Sample {
     value: f64,
     told_ms: i64,
@@ -38,6 +41,19 @@ pub struct Outsiders {
     /// No sample expires before.
     next_ms: i64,
     scopes: usize,
+    /// Tables of which something else is told than is kept.
+    changed: BTreeSet<TableName>,
+}
+
+/// What is told of one table, as it is kept; of the table itself without a partition.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KeptTold(Vec<(Option<PartitionKey>, Row)>);
+
+impl KeptTold {
+    /// Whether nothing is told.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 /// One scope's numbers; of the whole table without a partition.
@@ -88,8 +104,37 @@ impl Outsiders {
             let before = row.insert(*stat, sample);
             changed |= before.is_none_or(|b| b.value != *value || b.until_ms <= now_ms);
         }
-        self.next_ms = if self.next_ms == 0 { telling.until_ms } else { self.next_ms.min(telling.until_ms) };
+        self.expires(telling.until_ms);
+        self.changed.insert(name.clone());
         Some(changed)
+    }
+
+    /// Something expires at a time.
+    fn expires(&mut self, until_ms: i64) {
+        self.next_ms = if self.next_ms == 0 { until_ms } else { self.next_ms.min(until_ms) };
+    }
+
+    /// What is told of a table, to be kept.
+    fn kept(&self, name: &TableName) -> KeptTold {
+        let Some(table) = self.tables.get(name) else { return KeptTold::default() };
+        let rows = std::iter::once((None, &table.whole)).chain(table.partitions.iter().map(|(key, row)| (Some(key.clone()), row)));
+        KeptTold(rows.filter(|(_, row)| !row.is_empty()).map(|(key, row)| (key, row.clone())).collect())
+    }
+
+    /// Takes what was kept of a table and has not expired; what was told since stands.
+    fn restore(&mut self, name: &TableName, kept: KeptTold, now_ms: i64) {
+        for (key, row) in kept.0 {
+            for (stat, sample) in row.into_iter().filter(|(_, sample)| sample.until_ms > now_ms) {
+                let table = self.tables.entry(name.clone()).or_default();
+                let row = match &key {
+                    None => &mut table.whole,
+                    Some(key) => table.partitions.entry(key.clone()).or_default(),
+                };
+                self.scopes += usize::from(row.is_empty());
+                row.entry(stat).or_insert(sample);
+                self.expires(sample.until_ms);
+            }
+        }
     }
 
     /// Forgets what has expired; gives back of which scopes, `None` for a whole table.
@@ -106,7 +151,9 @@ impl Outsiders {
             scopes += usize::from(!row.is_empty());
             row.len() < before
         };
+        let changed = &mut self.changed;
         self.tables.retain(|name, table| {
+            let before = expired.len();
             if sweep(&mut table.whole) {
                 expired.push((name.clone(), None));
             }
@@ -116,6 +163,9 @@ impl Outsiders {
                 }
                 !row.is_empty()
             });
+            if expired.len() > before {
+                changed.insert(name.clone());
+            }
             !table.whole.is_empty() || !table.partitions.is_empty()
         });
         (self.next_ms, self.scopes) = (if next_ms == i64::MAX { 0 } else { next_ms }, scopes);
@@ -146,18 +196,43 @@ impl Book {
         taken
     }
 
+    /// What is told of the tables of which something else is told than is kept.
+    pub fn take_told(&mut self) -> Vec<(TableName, TableIdent, KeptTold)> {
+        let mut told = Vec::new();
+        for name in std::mem::take(&mut self.outside.changed) {
+            match self.pages.get(&name) {
+                Some(page) if page.restored => told.push((name.clone(), page.facts.ident, self.outside.kept(&name))),
+                // what was kept of it before is not read yet
+                Some(_) => drop(self.outside.changed.insert(name)),
+                // what is told of a table that is gone went with it
+                None => {}
+            }
+        }
+        told
+    }
+
+    /// What is told of a table could not be kept: it is tried again.
+    pub fn told_is_not_kept(&mut self, name: TableName) {
+        self.outside.changed.insert(name);
+    }
+
+    /// See [`Book::take_told`]: what was told of a table before a restart.
+    pub fn restore_told(&mut self, name: &TableName, kept: KeptTold, now_ms: i64) {
+        self.outside.restore(name, kept, now_ms);
+    }
+
     /// What has come to another mind by the passing of time alone: numbers that have
     /// expired, and tenants whose use of their quota has passed a bound.
     pub fn pass(&mut self, now_ms: i64) {
         for (name, partition) in self.outside.expire(now_ms) {
             self.judge_anew(&name, partition.as_ref(), now_ms);
         }
-        let asks: Vec<TableName> =
-            self.pages.iter().filter(|(_, page)| page.policy.pace.mode == Mode::QuotaPressure).map(|(name, _)| name.clone()).collect();
+        let asks = |page: &Page| page.policy.pace.mode == Mode::QuotaPressure || page.policy.quota_limit.is_some();
+        let asks: Vec<TableName> = self.pages.iter().filter(|(_, page)| asks(page)).map(|(name, _)| name.clone()).collect();
         for name in asks {
             let Some(page) = self.pages.get(&name) else { continue };
             let used = self.outside.quota_used(&name, now_ms).or_else(|| self.quota_used(page.tenant.as_ref()));
-            let pressed = is_pressed(&page.policy.pace, used);
+            let pressed = (is_pressed(&page.policy.pace, used), is_at_limit(&page.policy, used));
             if let Some(page) = self.pages.get_mut(&name) {
                 page.unjudged |= std::mem::replace(&mut page.pressed, pressed) != pressed;
             }
@@ -214,6 +289,24 @@ mod tests {
         assert_eq!((outside.scopes, outside.next_ms), (2, 60));
         assert_eq!(outside.expire(1000).len(), 2);
         assert_eq!((outside.scopes, outside.next_ms, outside.tables.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn what_was_told_is_there_again_as_old_as_it_is_and_what_was_told_since_stands() {
+        let mut before = Outsiders::default();
+        before.tell(&name(), &telling(None, Stat::ReadRate, 5.0, 100), 0);
+        before.tell(&name(), &telling(Some(1), Stat::ReadRate, 7.0, 40), 10);
+        before.tell(&name(), &telling(Some(2), Stat::OpenCalls, 9.0, 200), 20);
+        let kept: KeptTold = postcard::from_bytes(&postcard::to_stdvec(&before.kept(&name())).unwrap()).unwrap();
+        let mut again = Outsiders::default();
+        again.tell(&name(), &telling(None, Stat::ReadRate, 6.0, 90), 50);
+        again.restore(&name(), kept, 50);
+        let at = |n, stat| again.of(&name(), &key(n), 60).get(stat).map(|t| (t.value, t.age_ms));
+        assert_eq!((at(1, Stat::ReadRate), at(2, Stat::ReadRate)), (Some((6.0, 10)), Some((6.0, 10))));
+        assert_eq!((at(2, Stat::OpenCalls), again.scopes, again.next_ms), (Some((9.0, 40)), 2, 90));
+        // all of it expires as if it had been told here
+        assert_eq!((again.expire(200).len(), again.scopes), (2, 0));
+        assert!(again.kept(&name()).is_empty() && again.changed.contains(&name()));
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub struct Page {
     pub(in crate::ooda) policy: Policy,
     /// Whose it is.
     pub(in crate::ooda) tenant: Option<Arc<str>>,
+    /// The engine of its last writer.
+    pub(in crate::ooda) engine: Arc<str>,
     /// Its live files and manifests.
     pub(in crate::ooda) objects: u64,
     /// Tells the state that the page was written from.
@@ -43,8 +45,9 @@ pub struct Page {
     pub(in crate::ooda) restored: bool,
     /// Whether every partition is to be judged again, whatever it holds.
     pub(in crate::ooda) unjudged: bool,
-    /// Whether the tenant used as much of its quota as makes work due when it was asked last.
-    pub(in crate::ooda) pressed: bool,
+    /// Whether the tenant used as much of its quota as makes work due, and as forbids it,
+    /// when it was asked last.
+    pub(in crate::ooda) pressed: (bool, bool),
     /// Whether any partition was judged.
     pub(in crate::ooda) judged: bool,
     /// Set by a proof that failed: nothing is rewritten here any more.
@@ -100,13 +103,14 @@ impl Page {
             format_version: view.format_version,
             policy,
             tenant,
+            engine: view.engine(),
             objects: 0,
             mark: state.layout.mark(),
             global_deletes: state.layout.global_deletes(),
             looked_at_ms: began_ms,
             restored: false,
             unjudged: false,
-            pressed: false,
+            pressed: (false, false),
             judged: false,
             disproved: None,
             metadata_location: view.metadata_location.clone(),
@@ -152,6 +156,7 @@ impl Page {
         scopes.extend(self.seen(view, began_ms));
         self.facts = facts;
         self.format_version = view.format_version;
+        self.engine = view.engine();
         (self.policy, self.tenant) = (policy, tenant);
         self.warnings = warnings;
         (self.mark, self.global_deletes) = (now.layout.mark(), global_deletes);
@@ -321,7 +326,9 @@ impl Page {
             recorder.judged(&case, &decision);
         }
         decision.checks.extend(self.warnings.iter().map(warned));
-        decision.checks.extend(known.learned.map(|learned| trusted(&self.policy.cost, &decision, learned)).unwrap_or_default());
+        decision
+            .checks
+            .extend(known.learned.map(|learned| trusted(&self.policy.cost, &decision, &self.engine, learned)).unwrap_or_default());
         decision.checks.extend(known.prices.and_then(|prices| priced(prices, &decision, known.read_rate)));
         decision.snapshot_id = known.state.layout.head().unwrap_or_default();
         let decided_ms = Standing::since(scope.standing.as_ref(), &decision.verdict, known.now_ms);

@@ -1,8 +1,10 @@
 //! Checks beside those that decide: how far estimates can be trusted, and what could
 //! not be used.
 
+use std::sync::Arc;
+
 use crate::decide::backlog::REQUESTS_A_FILE;
-use crate::decide::learn::Learned;
+use crate::decide::learn::{Learned, Subject};
 use crate::model::decision::{Check, Decision, Verdict};
 use crate::model::economy::{HOURS_A_MONTH, Prices};
 use crate::model::estimate::{Figures, QUANTITIES};
@@ -13,20 +15,20 @@ use crate::settings::Warning;
 const TRUSTED: f64 = 0.05;
 
 /// How far the estimates of a verdict can be trusted, where jobs have shown it.
-pub fn trusted(cost: &CostModel, decision: &Decision, learned: &Learned) -> Vec<Check> {
+pub fn trusted(cost: &CostModel, decision: &Decision, engine: &Arc<str>, learned: &Learned) -> Vec<Check> {
     let (gain, gb_hours) = match &decision.verdict {
         Verdict::Now { gain, gb_hours, .. } | Verdict::Queued { gain, gb_hours, .. } | Verdict::Review { gain, gb_hours } => {
             (*gain, *gb_hours)
         }
         Verdict::Not { .. } => return Vec::new(),
     };
-    let (table, bytes) = (decision.table, cost.bytes(gb_hours));
-    let Some(tally) = learned.shown(table, bytes) else { return Vec::new() };
+    let of = Subject { table: decision.table, engine, bytes: cost.bytes(gb_hours) };
+    let Some(tally) = learned.shown(of) else { return Vec::new() };
     let plain = Figures { files: gain as f64, gb_hours, ..Figures::default() };
-    let corrected = learned.correct(table, bytes, &plain);
+    let corrected = learned.correct(of, &plain);
     let check = |quantity: usize, value: f64, what: &str| {
         let error = tally.error(quantity)?;
-        let note = format!("{what}, by what jobs of this size have shown; the threshold is their mean relative error");
+        let note = format!("{what}, by what jobs of this engine and size have shown; the threshold is their mean relative error");
         let name = format!("estimate.{}", QUANTITIES.get(quantity)?);
         Some(Check { name, value, threshold: error, passed: error <= TRUSTED, note })
     };

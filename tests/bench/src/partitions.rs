@@ -73,6 +73,7 @@ impl Made {
             operation: Operation::Append,
             attempt: None,
             instance: None,
+            engine: None,
         };
         let view = TableView {
             ident: TableIdent::iceberg(uuid::Uuid::from_u128(7)),

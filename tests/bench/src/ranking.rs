@@ -86,6 +86,7 @@ pub fn candidates(count: usize) -> Vec<Candidate> {
                 read_rate: chance(50) as f64,
                 quota_used: Some(chance(100) as f64 / 100.0),
                 unit: None,
+                terms: None,
             },
         }
     };

@@ -427,6 +427,7 @@ impl Version {
             operation,
             attempt: attempt.map(|a| a.0.clone()),
             instance: attempt.map(|_| "us".into()),
+            engine: None,
         };
         let empty = (BTreeMap::new(), BTreeMap::new());
         let (data, deletes) = parent.map_or(empty, |p| (p.data.clone(), p.deletes.clone()));

@@ -90,6 +90,7 @@ fn a_view_holds_snapshots_specs_and_times() {
         operation: Operation::Replace,
         attempt: Some("a1".into()),
         instance: Some("i1".into()),
+        engine: None,
     };
     assert_eq!((view.snapshots.len(), &view.snapshots[&2]), (2, &ours));
     let specs: Vec<_> = view.specs.values().map(|s| (s.id, s.fields.len(), s.unpartitioned)).collect();

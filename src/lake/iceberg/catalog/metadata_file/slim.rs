@@ -7,6 +7,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::model::plan::{ATTEMPT_KEY, INSTANCE_KEY};
+use crate::model::table::ENGINE_KEYS;
 
 /// A metadata object: its snapshots slim, without logs that nobody follows.
 pub type Slim = Object<Metadata>;
@@ -57,6 +58,7 @@ impl Fields for Summary {
     fn read<'de, A: MapAccess<'de>>(key: &str, map: &mut A) -> Result<Option<Value>, A::Error> {
         match key {
             "operation" | ATTEMPT_KEY | INSTANCE_KEY => map.next_value().map(Some),
+            _ if ENGINE_KEYS.contains(&key) => map.next_value().map(Some),
             _ => skip(map),
         }
     }
