@@ -16,7 +16,7 @@ mod undo;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::act::journal;
+use crate::act::{Recovered, journal};
 use crate::app::App;
 use crate::cli::{Cli, Command, Exit, completions, human, remote, show};
 use crate::lake::{self, Format, Table};
@@ -196,9 +196,9 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
     }
 }
 
-/// Closes what a crash left open, and says so. Gives back whether a commit may
-/// have landed and cannot be told yet: it can when the table has moved on.
-async fn recover(app: &App) -> Result<bool, Failure> {
+/// Closes what a crash left open, and says so. A commit that may have landed and cannot
+/// be told yet can be when the table has moved on.
+async fn recover(app: &App) -> Result<Recovered, Failure> {
     let recovered = app.recover().await?;
     let say = |count: usize, what: &str| {
         if count > 0 {
@@ -208,7 +208,7 @@ async fn recover(app: &App) -> Result<bool, Failure> {
     say(recovered.committed.len(), "of a dead process had landed");
     say(recovered.ended.len(), "of a dead process had not landed; its files are removed");
     say(recovered.open.len(), "of a dead process may have landed; nothing of it is removed until the table shows");
-    Ok(!recovered.open.is_empty())
+    Ok(recovered)
 }
 
 /// A table that must be there.

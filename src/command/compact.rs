@@ -35,10 +35,21 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// stays behind nor stands in the way.
 pub async fn run(app: &App, args: &Compact, json: bool) -> Result<Exit, Failure> {
     let signals = Signals::listen("stopping: the jobs under way are cancelled")?;
-    let open = !args.dry_run && recover(app).await?;
-    let (table, scopes) = tokio::select! {
-        read = read(app, args) => read?,
-        exit = signals.asked() => return Ok(exit),
+    let (mut found, mut open) = (None, false);
+    if !args.dry_run {
+        // what is read meanwhile holds where nothing had to be closed
+        let (recovered, ahead) = tokio::join!(recover(app), read_unless(app, args, &signals));
+        let recovered = recovered?;
+        open = !recovered.open.is_empty();
+        found = Some(ahead).filter(|_| recovered == Default::default());
+    }
+    let found = match found {
+        Some(found) => found,
+        None => read_unless(app, args, &signals).await,
+    };
+    let (table, scopes) = match found? {
+        Ok(found) => found,
+        Err(exit) => return Ok(exit),
     };
     let mut teller = Teller { json, rows: Vec::new(), exit: Exit::Done };
     let view = table.view();
@@ -94,7 +105,18 @@ pub async fn run(app: &App, args: &Compact, json: bool) -> Result<Exit, Failure>
     }
 }
 
-async fn read(app: &App, args: &Compact) -> Result<(Arc<dyn Table>, Vec<Scoped>), Failure> {
+/// A table and its partitions.
+type Read = (Arc<dyn Table>, Vec<Scoped>);
+
+/// What is asked for, or how to exit after a signal.
+async fn read_unless(app: &App, args: &Compact, signals: &Signals) -> Result<Result<Read, Exit>, Failure> {
+    tokio::select! {
+        read = read(app, args) => read.map(Ok),
+        exit = signals.asked() => Ok(Err(exit)),
+    }
+}
+
+async fn read(app: &App, args: &Compact) -> Result<Read, Failure> {
     let table = load(app, &args.branch.table, &args.branch.reference).await?;
     let policy = policy(app, &args.branch.table, &table.view().properties);
     let scopes = scopes(app, table.as_ref(), &policy, args.partition.as_deref()).await?;

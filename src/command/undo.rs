@@ -20,7 +20,7 @@ use super::{Failure, compact, load, policy, recover};
 pub async fn run(app: &App, job: &str, json: bool) -> Result<Exit, Failure> {
     // one commit: it is not broken off by the first signal
     let signals = Signals::listen("the commit under way is waited for")?;
-    let open = recover(app).await?;
+    let open = !recover(app).await?.open.is_empty();
     let journal = app.journal().await?;
     let id = JobId(job.to_owned());
     let done = journal.job(&id).await?.ok_or_else(|| Error::Absent(job.to_owned()))?;

@@ -64,3 +64,15 @@ def test_each_line_tells_a_name_a_value_and_a_unit():
     assert (share["name"], share["value"], share["unit"]) == ("proof_share", 0.25, "share")
     with open(os.path.join(ROOT, "tests/bench/peers/compaction.py")) as file:
         assert '"proof_share", parts["proof_s"] / max(parts["seconds"], 1e-9), "share"' in file.read()
+
+
+def test_what_was_compacted_beside_peers_is_one_table_at_the_end():
+    program = (
+        "from peers.figures import Figures; f = Figures(False); f.begin('snappy'); "
+        "f.figure('spark_wall_ratio', 8.123, 'x', 'spark', tier='re-pack'); f.figure('proof_share', 0.25, 'share', tier='re-pack'); "
+        "f.begin('nested'); f.figure('spark_wall_ratio', 2.0, 'x', 'spark', tier='re-encode'); f.begin('other'); f.figure('else', 1, 'x'); f.end()"
+    )
+    lines = [line for line in peers(program).splitlines() if line.startswith("|")]
+    assert lines[0].startswith("| input | tier | wall, times faster than Spark |")
+    assert lines[2:] == ["| `snappy` | re-pack | 8.1 |  |  |  |  | 0.25 |", "| `nested` | re-encode | 2 |  |  |  |  |  |"]
+    assert "|" not in peers("from peers.figures import Figures; f = Figures(True); f.begin('a'); f.end()")

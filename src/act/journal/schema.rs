@@ -74,7 +74,7 @@ CREATE TABLE blob_logs (
 ///
 /// A file of another program, or of a newer version, is refused before anything
 /// in it is changed.
-pub(super) async fn open(path: &Path) -> Result<SqlitePool> {
+pub(super) async fn open(path: &Path) -> Result<Pools> {
     let shown = path.display().to_string();
     let unavailable = |e: sqlx::Error| Error::Unavailable { path: shown.clone(), why: e.to_string() };
     if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
@@ -87,10 +87,22 @@ pub(super) async fn open(path: &Path) -> Result<SqlitePool> {
     let mut first = options.connect().await.map_err(|e| not_ours(&shown, &e))?;
     check(&mut first, &shown).await?;
     first.close().await.map_err(unavailable)?;
-    let options = options.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
-    let pool = SqlitePoolOptions::new().max_connections(4).connect_with(options).await.map_err(unavailable)?;
-    migrate(&pool, &shown).await?;
-    Ok(pool)
+    let options = options.journal_mode(SqliteJournalMode::Wal);
+    let synced = options.clone().synchronous(SqliteSynchronous::Full);
+    let synced = SqlitePoolOptions::new().max_connections(4).connect_with(synced).await.map_err(unavailable)?;
+    migrate(&synced, &shown).await?;
+    let passing = SqlitePoolOptions::new().max_connections(2).connect_lazy_with(options.synchronous(SqliteSynchronous::Normal));
+    Ok(Pools { synced, passing })
+}
+
+/// Connections to one file.
+pub(super) struct Pools {
+    /// What is written through these is on the disk when it is done.
+    pub synced: SqlitePool,
+    /// What is written through these is on the disk with the next that is synced: all
+    /// processes see it at once, and none of it is lost with a process, but a power cut
+    /// takes it back, the last of it first.
+    pub passing: SqlitePool,
 }
 
 /// Whether a file is absent, empty, or begins as SQLite's do. SQLite itself takes

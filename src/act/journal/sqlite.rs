@@ -1,5 +1,9 @@
-//! The journal in a SQLite file: write-ahead log, synced at every commit, safe
-//! for several processes on one machine.
+//! The journal in a SQLite file: write-ahead log, safe for several processes on one
+//! machine.
+//!
+//! It is synced before anything happens outside of it that it must know of after a power
+//! cut: a file that is begun, a question to a catalog, a file that is removed; and when
+//! something has ended. Steps up to the next of these are on the disk together with it.
 
 use std::path::Path;
 
@@ -20,6 +24,7 @@ use crate::model::plan::{AttemptId, JobId};
 /// See the module.
 pub struct SqliteJournal {
     pool: SqlitePool,
+    passing: SqlitePool,
     path: String,
 }
 
@@ -29,11 +34,13 @@ impl SqliteJournal {
     /// Errs with [`Error::Newer`] for a file of a newer version and with
     /// [`Error::Foreign`] for a file of another program; neither is changed.
     pub async fn open(path: &Path) -> Result<Self> {
-        Ok(Self { pool: schema::open(path).await?, path: path.display().to_string() })
+        let schema::Pools { synced, passing } = schema::open(path).await?;
+        Ok(Self { pool: synced, passing, path: path.display().to_string() })
     }
 
     /// Waits for writes under way and closes the file.
     pub async fn close(&self) {
+        self.passing.close().await;
         self.pool.close().await;
     }
 
@@ -44,6 +51,12 @@ impl SqliteJournal {
     /// A transaction that holds the write lock from its start.
     async fn turn(&self) -> Result<Transaction<'static, Sqlite>> {
         self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(|e| self.error(&e))
+    }
+
+    /// The same for a step that another follows, which is synced, before anything
+    /// outside the journal depends on it.
+    async fn passing(&self) -> Result<Transaction<'static, Sqlite>> {
+        self.passing.begin_with("BEGIN IMMEDIATE").await.map_err(|e| self.error(&e))
     }
 
     async fn end(&self, turn: Transaction<'static, Sqlite>) -> Result<()> {
@@ -166,7 +179,7 @@ impl Journal for SqliteJournal {
 
     async fn beat(&self, holder: &str, now_ms: i64) -> Result<bool> {
         let query = sqlx::query("UPDATE holders SET beat_ms = ?2 WHERE id = ?1").bind(holder).bind(now_ms);
-        Ok(query.execute(&self.pool).await.map_err(|e| self.error(&e))?.rows_affected() > 0)
+        Ok(query.execute(&self.passing).await.map_err(|e| self.error(&e))?.rows_affected() > 0)
     }
 
     async fn release(&self, holder: &str) -> Result<()> {
@@ -183,7 +196,8 @@ impl Journal for SqliteJournal {
         if job.state != JobState::Requested {
             return Err(refused());
         }
-        let mut turn = self.turn().await?;
+        // no file is begun before it is named, which is synced
+        let mut turn = self.passing().await?;
         for other in self.others(&mut turn, &job.plan.table, &job.holder, dead).await? {
             if has_lease(&read_job(&other)?, &job.plan) {
                 return Ok(false);
@@ -214,7 +228,8 @@ impl Journal for SqliteJournal {
     }
 
     async fn take_place(&self, holder: &str, job: &JobId, dead: &[String]) -> Result<bool> {
-        let mut turn = self.turn().await?;
+        // processes ask each other, and none outlives the machine
+        let mut turn = self.passing().await?;
         self.held(&mut turn, job, holder).await?;
         let row = sqlx::query("SELECT table_id FROM jobs WHERE id = ?1").bind(&job.0).fetch_one(&mut *turn).await;
         let table = read_table_key(column(&row.map_err(|e| self.error(&e))?, "table_id")?).ok_or_else(|| Error::Absent(job.0.clone()))?;
@@ -230,12 +245,13 @@ impl Journal for SqliteJournal {
     }
 
     async fn leave_place(&self, holder: &str, job: &JobId) -> Result<()> {
-        self.run("UPDATE jobs SET place = 0 WHERE id = ?1 AND holder = ?2", &[&job.0, holder]).await?;
+        let query = sqlx::query("UPDATE jobs SET place = 0 WHERE id = ?1 AND holder = ?2").bind(&job.0).bind(holder);
+        query.execute(&self.passing).await.map_err(|e| self.error(&e))?;
         Ok(())
     }
 
     async fn advance(&self, step: Step<'_>) -> Result<()> {
-        let mut turn = self.turn().await?;
+        let mut turn = if step.to == JobState::Inflight { self.passing().await? } else { self.turn().await? };
         let row = sqlx::query("SELECT * FROM jobs WHERE id = ?1").bind(&step.job.0).fetch_optional(&mut *turn).await;
         let row = row.map_err(|e| self.error(&e))?.ok_or_else(|| Error::Absent(step.job.0.clone()))?;
         let job = read_job(&row)?;
@@ -291,7 +307,8 @@ impl Journal for SqliteJournal {
     }
 
     async fn begin(&self, holder: &str, attempt: &Attempt) -> Result<()> {
-        let mut turn = self.turn().await?;
+        // its files are named, and the catalog is asked, by steps that are synced
+        let mut turn = self.passing().await?;
         self.held(&mut turn, &attempt.job, holder).await?;
         let sql = "INSERT INTO attempts (id, job, number, lost, state) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING";
         let done = sqlx::query(sql)
@@ -310,7 +327,7 @@ impl Journal for SqliteJournal {
     }
 
     async fn step(&self, holder: &str, attempt: &AttemptId, to: &AttemptState) -> Result<()> {
-        let mut turn = self.turn().await?;
+        let mut turn = if *to == AttemptState::Verified { self.passing().await? } else { self.turn().await? };
         let row = sqlx::query("SELECT * FROM attempts WHERE id = ?1").bind(&attempt.0).fetch_optional(&mut *turn).await;
         let row = row.map_err(|e| self.error(&e))?.ok_or_else(|| Error::Absent(attempt.0.clone()))?;
         let known = read_attempt(&row)?;
@@ -424,7 +441,8 @@ impl Journal for SqliteJournal {
         let unreadable = |e: std::num::TryFromIntError| Error::Unreadable { id: format!("{kind}/{key}"), why: e.to_string() };
         let sql = "INSERT OR REPLACE INTO blob_logs (kind, key, at, bytes) VALUES (?1, ?2, ?3, ?4)";
         let query = sqlx::query(sql).bind(kind).bind(key).bind(i64::try_from(at).map_err(unreadable)?).bind(record);
-        query.execute(&self.pool).await.map_err(|e| self.error(&e))?;
+        // the log of a checkpoint: without its last records less is known, and read again
+        query.execute(&self.passing).await.map_err(|e| self.error(&e))?;
         Ok(())
     }
 

@@ -64,6 +64,25 @@ async fn sqlite(dir: &Path) -> SqliteJournal {
 }
 
 #[tokio::test]
+async fn what_must_outlast_a_power_cut_is_synced_and_takes_what_was_before_along() {
+    let dir = tempfile::tempdir().unwrap();
+    let pools = schema::open(&dir.path().join("journal.db")).await.unwrap();
+    let setting = async |pool: &sqlx::SqlitePool, name: &'static str| -> String {
+        use sqlx::Row;
+        let row = sqlx::query(name).fetch_one(pool).await.unwrap();
+        row.try_get::<i64, _>(0).map(|n| n.to_string()).or_else(|_| row.try_get::<String, _>(0)).unwrap()
+    };
+    // one write-ahead log: FULL (2) syncs all of it at each commit, NORMAL (1) when it is folded in
+    assert_eq!(
+        (setting(&pools.synced, "PRAGMA synchronous").await, setting(&pools.passing, "PRAGMA synchronous").await),
+        ("2".into(), "1".into())
+    );
+    for pool in [&pools.synced, &pools.passing] {
+        assert_eq!(setting(pool, "PRAGMA journal_mode").await, "wal");
+    }
+}
+
+#[tokio::test]
 async fn a_plan_of_any_cost_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let journal = sqlite(dir.path()).await;
@@ -183,7 +202,7 @@ async fn a_journal_of_a_newer_version_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let journal = sqlite(dir.path()).await;
-    sqlx::raw_sql("PRAGMA user_version = 9").execute(&schema::open(&path).await.unwrap()).await.unwrap();
+    sqlx::raw_sql("PRAGMA user_version = 9").execute(&schema::open(&path).await.unwrap().synced).await.unwrap();
     journal.close().await;
     let error = SqliteJournal::open(&path).await.err().unwrap().to_string();
     let shown = path.display();

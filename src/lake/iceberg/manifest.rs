@@ -1,5 +1,5 @@
-//! Manifest lists and manifests, projected to the fields that layouts, plans
-//! and the delete join need.
+//! Manifest lists and manifests: projected to the fields that layouts, plans
+//! and the delete join need, or whole, for proofs and commits.
 //!
 //! Fields are found by their Iceberg field ids, as the specification demands;
 //! names, which differ between writers, count only where a file has no ids.
@@ -10,6 +10,7 @@ mod list;
 mod partition;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ use crate::lake::{Error, Result};
 use crate::model::file::{Entry, ManifestRef};
 
 pub use partition::{PartitionTypes, Unresolved};
+pub use whole::{Unreadable, parse};
 
 /// The field id of a position delete's `file_path` column.
 pub const DELETE_FILE_PATH: i32 = 2_147_483_546;

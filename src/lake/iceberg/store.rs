@@ -5,6 +5,7 @@ pub mod counted;
 mod direct;
 mod gcs;
 pub mod local;
+mod past;
 mod ranges;
 #[cfg(test)]
 mod tests;

@@ -106,6 +106,7 @@ def main():
                 print(f"{name} failed: {type(error).__name__}: {error}", file=sys.stderr)
                 traceback.print_exc()
             print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+        figures.end()
     finally:
         world.close()
     return 1 if failed else 0

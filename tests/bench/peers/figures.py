@@ -22,6 +22,16 @@ LIMITS = {
     ("restart_s", "restart_s"): (1.0, False),
 }
 
+# what the table at the end shows of each input
+VARIANTS = {
+    "spark_wall_ratio": "wall, times faster than Spark",
+    "spark_cpu_ratio": "CPU, times less than Spark",
+    "spark_memory_ratio": "memory / Spark's",
+    "output_bytes_ratio": "bytes / Spark's",
+    "duckdb_wall_ratio": "wall, times faster than DuckDB's `COPY`",
+    "proof_share": "share of the proof",
+}
+
 
 class Figures:
     """Prints each figure; knows nothing of how it was measured."""
@@ -29,7 +39,8 @@ class Figures:
     def __init__(self, as_json):
         self.as_json = as_json
         self.case = None
-        self.width = 0
+        # by case, the figures that `end` puts side by side
+        self.variants = {}
 
     def machine(self, facts):
         if self.as_json:
@@ -54,7 +65,20 @@ class Figures:
         """A figure that another program measured."""
         self._tell({**figure, "case": self.case, **({"quick": True} if quick else {})})
 
+    def end(self):
+        """What was compacted beside peers as one table in Markdown, a row an input: the way taken, and the ratios."""
+        if self.as_json or not self.variants:
+            return
+        titles = ["input", "tier", *VARIANTS.values()]
+        print("\n| " + " | ".join(titles) + " |\n" + "|---" * len(titles) + "|")
+        for case, figures in self.variants.items():
+            tier = next(figure.get("tier") for figure in figures.values())
+            ratios = [f"{figures[name]['value']:.2g}" if name in figures else "" for name in VARIANTS]
+            print("| " + " | ".join([f"`{case}`", tier or "", *ratios]) + " |", flush=True)
+
     def _tell(self, figure):
+        if figure["name"] in VARIANTS:
+            self.variants.setdefault(self.case, {})[figure["name"]] = figure
         limit = LIMITS.get((self.case, figure["name"]))
         if limit and not figure.get("quick"):
             figure["goal"] = f"{'≥' if limit[1] else '≤'} {limit[0]:,g}"

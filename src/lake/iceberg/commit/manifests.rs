@@ -4,11 +4,12 @@ use std::collections::HashSet;
 
 use iceberg::io::FileIO;
 use iceberg::spec::{
-    DataContentType, DataFile, DataFileFormat, FormatVersion, Manifest, ManifestContentType, ManifestEntry, ManifestFile,
-    ManifestListWriter, ManifestStatus, ManifestWriterBuilder, PartitionSpec, SchemaRef, StructType,
+    DataContentType, DataFile, DataFileFormat, FormatVersion, ManifestContentType, ManifestEntry, ManifestFile, ManifestListWriter,
+    ManifestStatus, ManifestWriterBuilder, PartitionSpec, SchemaRef, StructType,
 };
 
 use super::ids::{Inherited, Listed};
+use crate::lake::iceberg::manifest::{self, Unreadable};
 use crate::lake::iceberg::scope::head;
 use crate::lake::iceberg::store::Store;
 use crate::lake::iceberg::table::IcebergTable;
@@ -165,12 +166,10 @@ impl Target<'_> {
 /// when a doomed file is not live in it.
 pub async fn rewrite(table: &IcebergTable, source: &ManifestFile, doomed: &HashSet<FileKey>) -> Result<Draft> {
     let bytes = Store::new(&table.loaded.io).read(&source.manifest_path).await?;
-    let manifest = Manifest::parse_avro(&bytes).map_err(|e| unreadable(table, source, &e))?;
-    let (entries, metadata) = manifest.into_parts();
+    let (metadata, entries) = manifest::parse(&bytes, |_| true).map_err(|e| unreadable(table, source, &e))?;
     let mut live = Vec::with_capacity(entries.len());
     let mut ids = Inherited::of(&table.loaded.metadata, source);
-    for entry in entries {
-        let mut entry = std::sync::Arc::unwrap_or_clone(entry);
+    for mut entry in entries {
         if entry.is_alive() {
             ids.enter(&mut entry.data_file, source)?;
             let history = history(&entry, source)
@@ -215,7 +214,7 @@ fn history(entry: &ManifestEntry, manifest: &ManifestFile) -> Option<History> {
     Some(History { snapshot_id: entry.snapshot_id.unwrap_or(manifest.added_snapshot_id), data_sequence, file_sequence })
 }
 
-fn unreadable(table: &IcebergTable, manifest: &ManifestFile, why: &iceberg::Error) -> Error {
+fn unreadable(table: &IcebergTable, manifest: &ManifestFile, why: &Unreadable) -> Error {
     let metadata = &table.loaded.metadata;
     let spec = metadata.partition_spec_by_id(manifest.partition_spec_id);
     if spec.is_none_or(|s| s.partition_type(metadata.current_schema()).is_err()) {

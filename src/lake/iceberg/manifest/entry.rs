@@ -52,7 +52,7 @@ struct File<B> {
 }
 
 /// The canonical name of a manifest field id.
-fn name(id: i64) -> Option<&'static str> {
+pub fn name(id: i64) -> Option<&'static str> {
     Some(match id {
         0 => "status",
         1 => "snapshot_id",
@@ -64,11 +64,16 @@ fn name(id: i64) -> Option<&'static str> {
         102 => avro::PARTITION,
         103 => "record_count",
         104 => "file_size_in_bytes",
+        108 => "column_sizes",
+        109 => "value_counts",
+        110 => "null_value_counts",
         125 => "lower_bounds",
         128 => "upper_bounds",
         131 => "key_metadata",
+        132 => "split_offsets",
         134 => "content",
         135 => "equality_ids",
+        137 => "nan_value_counts",
         140 => "sort_order_id",
         142 => "first_row_id",
         143 => "referenced_data_file",
@@ -130,7 +135,8 @@ fn decode<B: DeserializeOwned, T>(
     Ok(out)
 }
 
-fn partition_record(schema: &Json) -> Option<&Json> {
+/// The schema of the partition record.
+pub fn partition_record(schema: &Json) -> Option<&Json> {
     let data_file = record(avro::field(schema, 2, "data_file")?.get("type")?)?;
     record(avro::field(data_file, 102, avro::PARTITION)?.get("type")?)
 }

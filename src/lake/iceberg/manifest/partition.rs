@@ -7,7 +7,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use iceberg::spec::{Literal, PrimitiveLiteral, PrimitiveType, Struct, TableMetadata, Transform, Type};
+use iceberg::spec::{
+    Literal, NestedFieldRef, PartitionField, PartitionSpec, PrimitiveLiteral, PrimitiveType, Struct, StructType, TableMetadata, Transform,
+    Type,
+};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value as Json;
@@ -78,6 +81,17 @@ impl PartitionTypes {
         Ok(Self { fields })
     }
 
+    /// The types of a spec whose values are typed already, as one manifest's are by its
+    /// own header.
+    pub fn typed(spec: &PartitionSpec, types: &StructType) -> Self {
+        let field = |(field, typed): (&PartitionField, &NestedFieldRef)| Field {
+            id: field.field_id,
+            name: field.name.clone(),
+            kind: if field.transform == Transform::Void { None } else { Kind::of(&typed.field_type) },
+        };
+        Self { fields: spec.fields().iter().zip(types.fields()).map(field).collect() }
+    }
+
     /// A tuple as the crate's manifest writers want it.
     ///
     /// # Errors
@@ -117,25 +131,7 @@ fn kind_of_result(source: &Type, transform: Transform) -> Option<Kind> {
     if transform == Transform::Unknown {
         return None;
     }
-    match transform.result_type(source).ok()? {
-        Type::Primitive(primitive) => Some(match primitive {
-            PrimitiveType::Boolean => Kind::Bool,
-            PrimitiveType::Int | PrimitiveType::Date => Kind::Int,
-            PrimitiveType::Long
-            | PrimitiveType::Time
-            | PrimitiveType::Timestamp
-            | PrimitiveType::Timestamptz
-            | PrimitiveType::TimestampNs
-            | PrimitiveType::TimestamptzNs => Kind::Long,
-            PrimitiveType::Float => Kind::Float,
-            PrimitiveType::Double => Kind::Double,
-            PrimitiveType::Decimal { .. } => Kind::Decimal,
-            PrimitiveType::String => Kind::String,
-            PrimitiveType::Uuid => Kind::Uuid,
-            PrimitiveType::Fixed(_) | PrimitiveType::Binary => Kind::Bytes,
-        }),
-        _ => None,
-    }
+    Kind::of(&transform.result_type(source).ok()?)
 }
 
 /// How one manifest's partition records become tuples.
@@ -194,6 +190,26 @@ impl Columns {
 }
 
 impl Kind {
+    /// `None` for a type that is not primitive.
+    fn of(kind: &Type) -> Option<Self> {
+        Some(match kind.as_primitive_type()? {
+            PrimitiveType::Boolean => Self::Bool,
+            PrimitiveType::Int | PrimitiveType::Date => Self::Int,
+            PrimitiveType::Long
+            | PrimitiveType::Time
+            | PrimitiveType::Timestamp
+            | PrimitiveType::Timestamptz
+            | PrimitiveType::TimestampNs
+            | PrimitiveType::TimestamptzNs => Self::Long,
+            PrimitiveType::Float => Self::Float,
+            PrimitiveType::Double => Self::Double,
+            PrimitiveType::Decimal { .. } => Self::Decimal,
+            PrimitiveType::String => Self::String,
+            PrimitiveType::Uuid => Self::Uuid,
+            PrimitiveType::Fixed(_) | PrimitiveType::Binary => Self::Bytes,
+        })
+    }
+
     /// Also widens: int to long, float to double.
     fn value(self, raw: &Raw) -> Option<Value> {
         Some(match (self, raw) {

@@ -7,7 +7,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Fields, Schema, SchemaRef};
 use parquet::errors::ParquetError;
 
-use super::batches::{held, lockstep_rows};
+use super::batches::{group_rows, held, lockstep_rows};
 use super::column::Column;
 use super::file::ParquetFile;
 use super::window::Windows;
@@ -22,6 +22,8 @@ pub struct Lockstep {
     file: ParquetFile,
     schema: SchemaRef,
     batch_rows: usize,
+    /// Rows that are still to come, by the footer.
+    left: usize,
     columns: Vec<Column>,
 }
 
@@ -63,7 +65,9 @@ impl Lockstep {
         };
         let fields: Option<Fields> = columns.iter().map(Column::field).collect();
         let fields = fields.ok_or_else(|| Error::damaged(&file.path, "a column was not projected"))?;
-        Ok(Self { file: file.clone(), schema: Arc::new(Schema::new(fields)), batch_rows, columns })
+        let rows = file.footer().row_groups().get(group).map_or(0, group_rows);
+        let left = usize::try_from(rows).unwrap_or(usize::MAX);
+        Ok(Self { file: file.clone(), schema: Arc::new(Schema::new(fields)), batch_rows, left, columns })
     }
 
     /// The next rows; `None` after the last. Gives itself back.
@@ -88,10 +92,11 @@ impl Lockstep {
             *rows = column.next()?;
             Ok::<(), ParquetError>(())
         };
-        match self.batch_rows < FEW_ROWS {
+        match is_small(self.batch_rows, self.left) {
             true => slots.iter_mut().try_for_each(one)?,
             false => spread(slots.iter_mut().collect(), one)?,
         }
+        self.left = self.left.saturating_sub(self.batch_rows);
         let found = slots.len();
         let rows: Vec<ArrayRef> = slots.into_iter().filter_map(|(_, rows)| rows).collect();
         match rows.len() {
@@ -103,8 +108,25 @@ impl Lockstep {
     }
 }
 
+/// Whether the next batch, of at most so many rows of so many that are left, is decoded
+/// sooner than threads for it begin.
+fn is_small(most: usize, left: usize) -> bool {
+    most.min(left) < FEW_ROWS
+}
+
 fn ranges(file: &ParquetFile, group: usize, leaves: &[usize]) -> Vec<Range<u64>> {
     let Some(meta) = file.footer().row_groups().get(group) else { return Vec::new() };
     let range = |leaf: &usize| meta.columns().get(*leaf).map(|chunk| chunk.byte_range());
     leaves.iter().filter_map(range).map(|(start, length)| start..start.saturating_add(length)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_as_small_as_the_rows_that_are_left() {
+        assert!(is_small(8192, 100) && is_small(100, 8192) && is_small(8192, 0));
+        assert!(!is_small(8192, 8192) && !is_small(FEW_ROWS, FEW_ROWS));
+    }
 }

@@ -1,11 +1,13 @@
 //! Manifest entries of files that a plan names, found by path.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
-use iceberg::spec::{DataFile, Manifest, ManifestContentType, ManifestFile};
+use iceberg::spec::{DataFile, ManifestContentType, ManifestEntry, ManifestFile};
 
 use super::file::Store;
+use crate::lake::iceberg::manifest;
 use crate::lake::iceberg::scope::{concerns, head};
 use crate::lake::iceberg::spread::aside;
 use crate::lake::iceberg::table::IcebergTable;
@@ -73,17 +75,14 @@ async fn search(
     let list = snapshot.manifest_list();
     let bytes = store.whole(list).await?;
     let manifests = head::parsed(&bytes, metadata.format_version()).map_err(|e| Error::damaged(list, e))?;
+    let named: Arc<HashSet<String>> = Arc::new(paths.iter().map(|path| (*path).to_owned()).collect());
     let mut reads = Vec::new();
     for manifest in manifests.entries().iter().filter(|manifest| wanted(manifest)) {
-        reads.push(parsed(store, &manifest.manifest_path));
+        reads.push(live(store, &manifest.manifest_path, &named));
     }
     let mut reads = stream::iter(reads).buffered(AT_ONCE);
-    while let Some(parsed) = reads.try_next().await? {
-        for entry in parsed.entries() {
-            if entry.is_alive() && paths.contains(entry.file_path()) {
-                found.insert(entry.file_path().to_owned(), entry.data_file().clone());
-            }
-        }
+    while let Some(files) = reads.try_next().await? {
+        found.extend(files.into_iter().map(|file| (file.file_path().to_owned(), file)));
         if found.len() == paths.len() {
             return Ok(found);
         }
@@ -92,10 +91,12 @@ async fn search(
     Err(Error::damaged(lost, format_args!("no live manifest entry in snapshot {snapshot_id}")))
 }
 
-/// A manifest, parsed beside whatever else is done.
-async fn parsed(store: &Store, path: &str) -> Result<Manifest> {
+/// The live files of a manifest that are named, parsed beside whatever else is done.
+async fn live(store: &Store, path: &str, named: &Arc<HashSet<String>>) -> Result<Vec<DataFile>> {
     let bytes = store.whole(path).await?;
-    let parsed = aside(move || Manifest::parse_avro(&bytes));
+    let named = Arc::clone(named);
+    let parsed = aside(move || manifest::parse(&bytes, |path| named.contains(path)));
     let parsed = parsed.await.map_err(|stopped| Error::Stopped(format!("{path} was not parsed: {stopped}")))?;
-    parsed.map_err(|e| Error::damaged(path, e))
+    let (_, entries) = parsed.map_err(|e| Error::damaged(path, e))?;
+    Ok(entries.into_iter().filter(ManifestEntry::is_alive).map(|entry| entry.data_file).collect())
 }

@@ -5,7 +5,7 @@ use iceberg::io::{FileIO, FileWrite};
 use crate::lake::iceberg::store::local;
 use crate::lake::{Control, Error, Result};
 use crate::model::killpoint::KillPoint;
-use crate::parquet::tap::{PIECE, SMALL_PIECE, Tap};
+use crate::parquet::tap::{PIECE, Tap};
 
 /// An output file that is journaled and begun, and not yet closed.
 ///
@@ -26,8 +26,8 @@ impl<'a> Sink<'a> {
         control.reached(KillPoint::OutputNamed);
         let failed = |e| Error::unreachable(format!("beginning {path}"), e);
         let writer = io.new_output(&path).map_err(failed)?.writer().await.map_err(failed)?;
-        let piece = if local::path(&path).is_some() { SMALL_PIECE } else { PIECE };
-        Ok(Self { path, control, writer, tap: Tap::with_pieces(piece), bytes: 0 })
+        let tap = if local::path(&path).is_some() { Tap::aligned() } else { Tap::with_pieces(PIECE) };
+        Ok(Self { path, control, writer, tap, bytes: 0 })
     }
 
     /// What an encoder writes into.

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use iceberg::{Error, ErrorKind, Result};
 use iceberg_storage_opendal::OpenDalResolvingStorageFactory;
 use serde::{Deserialize, Serialize};
 
+use super::past::{self, Growing};
 use super::{gcs, local};
 use crate::parquet::rooms;
 
@@ -104,7 +105,7 @@ impl Storage for Files {
             if let Some(folder) = path.parent() {
                 std::fs::create_dir_all(folder)?;
             }
-            File::create(&path)
+            Ok(Growing::new(File::create(&path)?, path))
         };
         let file = blocking(create).await?;
         Ok(Box::new(Writer { file: Some(file) }))
@@ -142,6 +143,9 @@ impl FileRead for Reader {
     async fn read(&self, range: Range<u64>) -> Result<Bytes> {
         let path = self.path.clone();
         let read = move || {
+            if let Some(bytes) = past::read(&path, &range) {
+                return Ok(bytes);
+            }
             let length = range.end.saturating_sub(range.start);
             let mut file = File::open(&path)?;
             file.seek(SeekFrom::Start(range.start))?;
@@ -162,11 +166,11 @@ impl FileRead for Reader {
 /// [`local::sync`] makes it so, together with its name.
 struct Writer {
     /// `None` after it was closed, or a write did not end.
-    file: Option<File>,
+    file: Option<Growing>,
 }
 
 impl Writer {
-    async fn with_file(&mut self, work: impl FnOnce(&mut File) -> std::io::Result<()> + Send + 'static) -> Result<()> {
+    async fn with_file(&mut self, work: impl FnOnce(&mut Growing) -> std::io::Result<()> + Send + 'static) -> Result<()> {
         let mut file = self.file.take().ok_or_else(closed)?;
         let file = blocking(move || work(&mut file).map(|()| file)).await?;
         self.file = Some(file);
