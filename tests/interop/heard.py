@@ -29,6 +29,18 @@ def until_known(sidecar, table, names, snapshot, seconds=30):
     engines.wait_until(lambda: partitions(sidecar, table) == at(names, snapshot), seconds)
 
 
+def until_caught_up(sidecar, spark, table, names, seconds=30):
+    """The same as of the head, or of what a job that runs on has committed since."""
+    passed = len(spark.snapshots(table)) - 1
+
+    def caught_up():
+        seen = partitions(sidecar, table)
+        since = [s["snapshot_id"] for s in spark.snapshots(table)[passed:]]
+        return any(seen == at(names, snapshot) for snapshot in since)
+
+    engines.wait_until(caught_up, seconds)
+
+
 def replaces(spark, table):
     return [s for s in spark.snapshots(table) if s["operation"] == "replace"]
 

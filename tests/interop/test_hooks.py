@@ -154,7 +154,7 @@ def test_checkpoints_of_flink_are_told_by_the_jar_and_compacted(spark, sidecar, 
         )
     job = open_hooked(hooked_flink, home, sidecar, "db.flink_told", ["id", "region"])
     job.upsert([(n, region, n) for n in range(4) for region in REGIONS])
-    heard.until_known(sidecar, "db.flink_told", REGIONS, head(spark, "db.flink_told"))
+    heard.until_caught_up(sidecar, spark, "db.flink_told", REGIONS)
     job.close()
     job = open_hooked(hooked_flink, home, sidecar, "db.acted_by_flink", ["id", "region"])
     for step in range(12):
