@@ -2,6 +2,7 @@
 doubled or revived, now and at each of our commits, and rows keep their lineage in a table that is raised to format 3 meanwhile."""
 
 import threading
+import time
 
 import pyarrow as pa
 import pytest
@@ -10,8 +11,9 @@ import engines
 from test_v3 import ids_hold, lineage
 
 ROWS = 20
-# Compactions that must land while a table's writer is at work, and rounds after which it gives up waiting for them.
-LANDED, MOST = 2, 60
+# Compactions that must land while a table's writer is at work, seconds after which it gives up waiting for them, and seconds
+# between its rounds meanwhile.
+LANDED, PATIENCE, INTERVAL = 2, 300, 0.5
 MERGE_ON_READ = "'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read', 'write.merge.mode'='merge-on-read'"
 # What engines say when another commit was faster.
 LOST = ("cannot commit", "conflict", "missing data files", "deleted data files were found", "has been updated by another process", "requirement failed", "has changed")
@@ -27,9 +29,11 @@ class Writer(threading.Thread):
 
     def run(self):
         try:
-            while self.rounds < 4 or (self.landed < LANDED and self.rounds < MOST):
+            until = time.monotonic() + PATIENCE
+            while self.rounds < 4 or (self.landed < LANDED and time.monotonic() < until):
                 self.round(self, self.rounds)
                 self.rounds += 1
+                time.sleep(INTERVAL)
             self.after()
         except BaseException as error:
             self.error = error
