@@ -43,6 +43,9 @@ pub struct Budget {
     tenants: BTreeMap<Arc<str>, Purse>,
     #[serde(with = "pairs")]
     tables: HashMap<TableIdent, Purse>,
+    /// Since when all that was spent is known; always, when `None`.
+    #[serde(default)]
+    known_since_ms: Option<i64>,
 }
 
 /// What a job asks of the budgets: the most that it may use, and whose they are.
@@ -357,6 +360,7 @@ impl Budget {
             overall: Purse::full(&overall, hours, now_ms),
             tenants: own.map(|t| (Arc::clone(&t.name), Purse::full(&t.limits, hours, now_ms))).collect(),
             tables: HashMap::new(),
+            known_since_ms: None,
             budgets: budgets.clone(),
         }
     }
@@ -365,16 +369,16 @@ impl Budget {
     /// no hour's budget twice. What was before `since_ms` is not known, and taken to
     /// have left nothing.
     pub fn after(budgets: &Budgets, since_ms: i64, spent: &[Spending], now_ms: i64) -> Self {
-        let mut budget = Self::new(budgets, since_ms);
+        let mut budget = Self { known_since_ms: Some(since_ms), ..Self::new(budgets, since_ms) };
         budget.overall = budget.overall.empty();
         budget.tenants = budget.tenants.into_iter().map(|(name, purse)| (name, purse.empty())).collect();
         let mut spent: Vec<(i64, &Spending)> = spent.iter().map(|s| (s.at_ms.min(now_ms), s)).collect();
         spent.sort_by_key(|(at_ms, _)| *at_ms);
         for (at_ms, spending) in spent {
             let table = spending.table.filter(|_| !budgets.per_table.is_none());
-            let begun = || Purse::full(&budgets.per_table, budgets.hours_held(), since_ms).empty();
             if let Some(table) = table {
-                budget.tables.entry(table).or_insert_with(begun);
+                let purse = budget.of_table(since_ms);
+                budget.tables.entry(table).or_insert(purse);
             }
             let nothing = Reservation { amounts: Amounts::default(), table, tenant: spending.tenant.clone() };
             budget.settle_used(nothing, &spending.used, at_ms);
@@ -460,14 +464,30 @@ impl Budget {
         Some(self.tenants.get(tenant)?.bucket(What::GbHours)?.level(NANO))
     }
 
-    /// The budget of a table, full when it is asked for the first time.
+    /// The budget of a table, when it is asked for the first time.
     fn open(&mut self, table: TableIdent, now_ms: i64) {
-        if self.tables.len() >= MOST_TABLES && !self.tables.contains_key(&table) {
+        if self.tables.contains_key(&table) {
+            return;
+        }
+        if self.tables.len() >= MOST_TABLES {
             self.tables.values_mut().for_each(|purse| purse.fill(now_ms));
             self.tables.retain(|_, purse| !purse.is_untouched());
         }
+        self.tables.insert(table, self.of_table(now_ms));
+    }
+
+    /// The budget of a table that has spent nothing as far as is known: full, or what
+    /// has come since that is known.
+    fn of_table(&self, now_ms: i64) -> Purse {
         let (limits, hours) = (&self.budgets.per_table, self.budgets.hours_held());
-        self.tables.entry(table).or_insert_with(|| Purse::full(limits, hours, now_ms));
+        match self.known_since_ms {
+            None => Purse::full(limits, hours, now_ms),
+            Some(since_ms) => {
+                let mut purse = Purse::full(limits, hours, since_ms).empty();
+                purse.fill(now_ms);
+                purse
+            }
+        }
     }
 
     /// The budgets that concern a job, the overall one first.

@@ -83,6 +83,8 @@ enum Move {
     Settle(u64, bool),
     /// The process ends, and what ran is closed at its bound; another begins.
     Restart,
+    /// The same, and the other cannot read what was spent.
+    Blind,
 }
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
@@ -91,6 +93,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         6 => (0u128..4, 1u32..2500, 1u64..900).prop_map(|(table, milli, bytes)| Move::Reserve(table, milli, bytes)),
         5 => (0u64..=100, any::<bool>()).prop_map(|(percent, commits)| Move::Settle(percent, commits)),
         1 => Just(Move::Restart),
+        1 => Just(Move::Blind),
     ];
     prop::collection::vec(one, 0..90)
 }
@@ -165,6 +168,10 @@ proptest! {
                     let since = now - Budget::remembers_ms(&budgets.overall);
                     let known: Vec<Spending> = spent.iter().filter(|s| s.at_ms >= since).cloned().collect();
                     budget = Budget::after(&budgets, since, &known, now);
+                }
+                Move::Blind => {
+                    spent.extend(running.drain(..).map(|(_, n, most)| spending(now, n, most)));
+                    budget = Budget::after(&budgets, now, &[], now);
                 }
             }
             let mut at_once: BTreeMap<u128, usize> = BTreeMap::new();

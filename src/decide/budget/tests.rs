@@ -275,3 +275,20 @@ fn every_budget_is_as_the_jobs_before_have_left_it() {
     assert!(asked(&mut budget, 0.1, 401, 12).unwrap_err().starts_with("the budget holds 400 of the 401 bytes"));
     assert_eq!(asked(&mut budget, 2.0, 400, 12), Ok(()));
 }
+
+#[test]
+fn a_table_of_which_nothing_is_known_has_what_has_come_since() {
+    let now = 100 * HOUR;
+    let asked = |budget: &mut Budget, n, at_ms| {
+        let asked = budget.reserve_for(&Ask { bound: &bound(0.0), bytes: 1, table: table(n), tenant: None }, at_ms);
+        asked.map(|held| budget.settle(held, 0.0, at_ms)).map_err(|d| d.to_string())
+    };
+    let per_table = Limits { commits_per_hour: Some(2), ..Limits::default() };
+    let budgets = Budgets { per_table, ..of(&LIMITS) };
+    let mut blind = Budget::after(&budgets, now, &[], now);
+    assert!(asked(&mut blind, 1, now).unwrap_err().starts_with("the table's budget holds 0 of the 1 commits"));
+    assert!(asked(&mut blind, 2, now + HOUR / 2 - 1).unwrap_err().starts_with("the table's budget holds 0.99"));
+    assert_eq!(asked(&mut blind, 3, now + HOUR / 2), Ok(()));
+    let mut known = Budget::after(&budgets, now - Budget::remembers_ms(&LIMITS), &[], now);
+    assert_eq!(asked(&mut known, 1, now), Ok(()));
+}
