@@ -4,13 +4,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{Fields, Schema, SchemaRef};
+use arrow_schema::{FieldRef, Schema};
 use parquet::errors::ParquetError;
 
 use super::batches::{group_rows, held, lockstep_rows};
 use super::column::Column;
 use super::file::ParquetFile;
-use super::window::Windows;
+use super::window::{Piece, Windows};
 use crate::lake::iceberg::spread::{aside, spread};
 use crate::lake::{Error, Result};
 
@@ -20,11 +20,21 @@ const FEW_ROWS: usize = 512;
 /// Reads the columns of a row group in step.
 pub struct Lockstep {
     file: ParquetFile,
-    schema: SchemaRef,
+    group: usize,
     batch_rows: usize,
     /// Rows that are still to come, by the footer.
     left: usize,
-    columns: Vec<Column>,
+    /// Bytes fetched ahead, and of each window where they are not all.
+    bytes: (Arc<Vec<Piece>>, u64),
+    columns: Vec<Root>,
+}
+
+/// One column of the root. Its reader, with a context of its codec, lives from its first
+/// rows to its last: where a batch holds all rows, few do at one time.
+struct Root {
+    leaves: Vec<usize>,
+    field: Option<FieldRef>,
+    reader: Option<Column>,
 }
 
 impl Lockstep {
@@ -42,32 +52,12 @@ impl Lockstep {
             false => Arc::default(),
         };
         let length = held(leaves.len(), memory);
-        let mut roots: Vec<(usize, Vec<usize>)> = Vec::new();
-        for leaf in leaves {
-            let root = file.arrow().parquet_schema().get_column_root_idx(*leaf);
-            match roots.last_mut() {
-                Some((last, leaves)) if *last == root => leaves.push(*leaf),
-                _ => roots.push((root, vec![*leaf])),
-            }
-        }
-        let this = file.clone();
-        let work = move || {
-            let open = |(_, leaves): &(usize, Vec<usize>)| {
-                let window = this.window(Arc::clone(&ahead), Windows { count: leaves.len(), length });
-                Column::open(window, this.arrow(), group, leaves, batch_rows)
-            };
-            roots.iter().map(open).collect::<parquet::errors::Result<Vec<Column>>>()
-        };
-        let columns = match aside(work).await {
-            Ok(Ok(columns)) => columns,
-            Ok(Err(error)) => return Err(file.error(error).await),
-            Err(stopped) => return Err(Error::Stopped(format!("{} was not opened: {stopped}", file.path))),
-        };
-        let fields: Option<Fields> = columns.iter().map(Column::field).collect();
-        let fields = fields.ok_or_else(|| Error::damaged(&file.path, "a column was not projected"))?;
+        let of = |leaf: &usize| file.arrow().parquet_schema().get_column_root_idx(*leaf);
+        let roots = leaves.chunk_by(|a, b| of(a) == of(b));
+        let columns = roots.map(|leaves| Root { leaves: leaves.to_vec(), field: None, reader: None }).collect();
         let rows = file.footer().row_groups().get(group).map_or(0, group_rows);
         let left = usize::try_from(rows).unwrap_or(usize::MAX);
-        Ok(Self { file: file.clone(), schema: Arc::new(Schema::new(fields)), batch_rows, left, columns })
+        Ok(Self { file: file.clone(), group, batch_rows, left, bytes: (ahead, length), columns })
     }
 
     /// The next rows; `None` after the last. Gives itself back.
@@ -87,22 +77,39 @@ impl Lockstep {
     }
 
     fn decode(&mut self) -> parquet::errors::Result<Option<RecordBatch>> {
-        let mut slots: Vec<(&mut Column, Option<ArrayRef>)> = self.columns.iter_mut().map(|column| (column, None)).collect();
-        let one = |(column, rows): &mut (&mut Column, Option<ArrayRef>)| {
-            *rows = column.next()?;
+        if self.left == 0 {
+            return Ok(None);
+        }
+        let is_last = self.left <= self.batch_rows;
+        let open = |leaves: &[usize]| {
+            let (ahead, length) = &self.bytes;
+            let window = self.file.window(Arc::clone(ahead), Windows { count: leaves.len(), length: *length });
+            Column::open(window, self.file.arrow(), self.group, leaves, self.batch_rows)
+        };
+        let one = |(column, rows): &mut (&mut Root, Option<ArrayRef>)| {
+            let mut reader = column.reader.take().map_or_else(|| open(&column.leaves), Ok)?;
+            column.field = reader.field();
+            *rows = reader.next()?;
+            if !is_last {
+                column.reader = Some(reader);
+            } else if reader.next()?.is_some() {
+                return Err(ParquetError::General("a column holds more rows than the footer states".into()));
+            }
             Ok::<(), ParquetError>(())
         };
+        let mut slots: Vec<(&mut Root, Option<ArrayRef>)> = self.columns.iter_mut().map(|column| (column, None)).collect();
         match is_small(self.batch_rows, self.left) {
             true => slots.iter_mut().try_for_each(one)?,
             false => spread(slots.iter_mut().collect(), one)?,
         }
         self.left = self.left.saturating_sub(self.batch_rows);
         let found = slots.len();
-        let rows: Vec<ArrayRef> = slots.into_iter().filter_map(|(_, rows)| rows).collect();
+        let of = |(column, rows): (&mut Root, Option<ArrayRef>)| Some((column.field.clone()?, rows?));
+        let (fields, rows): (Vec<FieldRef>, Vec<ArrayRef>) = slots.into_iter().filter_map(of).unzip();
         match rows.len() {
             0 => Ok(None),
             // columns of unequal length are an error of the batch
-            n if n == found => Ok(Some(RecordBatch::try_new(Arc::clone(&self.schema), rows)?)),
+            n if n == found => Ok(Some(RecordBatch::try_new(Arc::new(Schema::new(fields)), rows)?)),
             _ => Err(ParquetError::General("its columns hold different numbers of rows".into())),
         }
     }

@@ -3,8 +3,9 @@
 //!
 //! Row groups are taken in runs of some megabytes. The columns of a run are
 //! decoded side by side, each by a reader of its own, while the next run is
-//! fetched. A row group larger than a run is not fetched ahead: each column
-//! reads its pages through a window.
+//! fetched. A row group larger than a run is taken some columns at a time. Only a
+//! column that is larger by itself is not fetched ahead: it reads its pages through
+//! a window.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -102,6 +103,8 @@ pub struct Scan<'a> {
     opened: usize,
     /// Row groups to be read next, not fetched yet.
     waiting: VecDeque<Group>,
+    /// A row group of which the columns from this place on are to be read next.
+    begun: Option<(Group, usize)>,
     /// What was read, and left out.
     pub struck: Struck,
 }
@@ -113,7 +116,15 @@ struct Current {
     rows: u64,
 }
 
+/// What is fetched, and decoded, at one time: all columns of some row groups, or some
+/// of one.
+struct Run {
+    groups: Vec<Group>,
+    columns: Range<usize>,
+}
+
 /// A row group of a run.
+#[derive(Clone)]
 struct Group {
     place: usize,
     file: Arc<Opened>,
@@ -128,7 +139,8 @@ struct Group {
 impl<'a> Scan<'a> {
     /// A scan of files in their order; rows that `deletes` remove are left out.
     pub fn new(limits: Limits, files: BoxStream<'a, Result<Opened>>, deletes: Option<&'a Deletes<'a>>) -> Self {
-        Self { limits, files, deletes, witness: None, current: None, opened: 0, waiting: VecDeque::new(), struck: Struck::default() }
+        let (waiting, struck) = (VecDeque::new(), Struck::default());
+        Self { limits, files, deletes, witness: None, current: None, opened: 0, waiting, begun: None, struck }
     }
 
     /// The same, with somebody who is told which rows are left out.
@@ -145,32 +157,64 @@ impl<'a> Scan<'a> {
         let limits = self.limits;
         let mut next = self.fetch().await?;
         while let Some(run) = next {
-            let decoded = decode(Arc::new(run), consumers, limits);
+            let decoded = decode(run, consumers, limits);
             (consumers, next) = tokio::try_join!(decoded, self.fetch())?;
         }
         Ok(consumers)
     }
 
     /// The next run; `None` after the last.
-    async fn fetch(&mut self) -> Result<Option<Vec<Group>>> {
+    async fn fetch(&mut self) -> Result<Option<Run>> {
         let most = RUN.min(self.limits.memory / 16).max(1);
-        let (mut run, mut bytes): (Vec<Group>, u64) = (Vec::new(), 0);
-        while run.len() < RUN_GROUPS {
+        let run = match self.begun.take() {
+            Some((group, from)) => self.slice(group, from, most),
+            None => match self.some_groups(most).await? {
+                groups if groups.is_empty() => return Ok(None),
+                groups => match <[Group; 1]>::try_from(groups) {
+                    Ok([group]) => self.slice(group, 0, most),
+                    Err(groups) => Run { columns: 0..usize::MAX, groups },
+                },
+            },
+        };
+        let cores = u64::try_from(cores()).unwrap_or(1);
+        let length = WINDOW.min(self.limits.memory / 16 / cores).max(64 << 10);
+        let columns = run.columns;
+        let fetched = run.groups.into_iter().map(|group| group.fetched(columns.clone(), most, length));
+        let groups = stream::iter(fetched).buffered(AT_ONCE).try_collect().await?;
+        Ok(Some(Run { groups, columns }))
+    }
+
+    /// The next row groups of no more than `most` bytes in all, or one that is larger.
+    async fn some_groups(&mut self, most: u64) -> Result<Vec<Group>> {
+        let (mut groups, mut bytes): (Vec<Group>, u64) = (Vec::new(), 0);
+        while groups.len() < RUN_GROUPS {
             let Some(group) = self.next_group().await? else { break };
-            if !run.is_empty() && bytes.saturating_add(group.bytes) > most {
+            if !groups.is_empty() && bytes.saturating_add(group.bytes) > most {
                 self.waiting.push_front(group);
                 break;
             }
             bytes = bytes.saturating_add(group.bytes);
-            run.push(group);
+            groups.push(group);
         }
-        if run.is_empty() {
-            return Ok(None);
+        Ok(groups)
+    }
+
+    /// The columns of a row group from one on: as many as `most` bytes hold, at least
+    /// one. What is left is begun.
+    fn slice(&mut self, group: Group, from: usize, most: u64) -> Run {
+        let (mut until, mut bytes) = (from, 0u64);
+        let count = group.file.columns.len();
+        while until < count {
+            bytes = bytes.saturating_add(group.column_bytes(until));
+            if bytes > most && until > from {
+                break;
+            }
+            until += 1;
         }
-        let cores = u64::try_from(cores()).unwrap_or(1);
-        let length = WINDOW.min(self.limits.memory / 16 / cores).max(64 << 10);
-        let fetched = run.into_iter().map(|group| group.fetched(most, length));
-        stream::iter(fetched).buffered(AT_ONCE).try_collect().await.map(Some)
+        if until < count {
+            self.begun = Some((group.clone(), until));
+        }
+        Run { groups: vec![group], columns: from..until }
     }
 
     async fn next_group(&mut self) -> Result<Option<Group>> {
@@ -206,7 +250,7 @@ impl<'a> Scan<'a> {
                 witness.hear(input, &file.file, group, first, &dead).await?;
             }
             self.struck.rows = self.struck.rows.saturating_add(rows);
-            let bytes = file.ranges(group).iter().map(|r| r.end - r.start).fold(0, u64::saturating_add);
+            let bytes = file.ranges(group, 0..usize::MAX).iter().map(|r| r.end - r.start).fold(0, u64::saturating_add);
             let window = Windows { count: 1, length: 0 };
             return Ok(Some(Group { place: current.place, file, group, rows, bytes, live, window, ahead: Arc::default() }));
         }
@@ -214,9 +258,10 @@ impl<'a> Scan<'a> {
 }
 
 impl Opened {
-    /// Where a row group's chunks lie, of all columns that are read.
-    fn ranges(&self, group: usize) -> Vec<Range<u64>> {
-        let mut leaves: Vec<usize> = self.columns.iter().flat_map(|c| c.leaves.iter().copied()).collect();
+    /// Where a row group's chunks lie, of the columns at these places.
+    fn ranges(&self, group: usize, columns: Range<usize>) -> Vec<Range<u64>> {
+        let columns = self.columns.iter().take(columns.end).skip(columns.start);
+        let mut leaves: Vec<usize> = columns.flat_map(|c| c.leaves.iter().copied()).collect();
         leaves.sort_unstable();
         leaves.dedup();
         let Some(meta) = self.file.footer().row_groups().get(group) else { return Vec::new() };
@@ -226,12 +271,12 @@ impl Opened {
 }
 
 impl Group {
-    /// With its bytes, where they are no more than `most`, else with windows of
-    /// `length`.
-    async fn fetched(mut self, most: u64, length: u64) -> Result<Self> {
+    /// With the bytes of these columns, where they are no more than `most`, else with
+    /// windows of `length`.
+    async fn fetched(mut self, columns: Range<usize>, most: u64, length: u64) -> Result<Self> {
         self.window = Windows { count: 1, length };
-        if self.bytes <= most {
-            let ranges = self.file.ranges(self.group);
+        let ranges = self.file.ranges(self.group, columns);
+        if ranges.iter().map(|r| r.end - r.start).fold(0, u64::saturating_add) <= most {
             self.ahead = Arc::new(self.file.file.fetch(&ranges).await?);
         }
         Ok(self)
@@ -295,23 +340,29 @@ impl Group {
 }
 
 /// Decodes a run, each column by its consumer's own reader.
-async fn decode<C: Consumer>(run: Arc<Vec<Group>>, consumers: Vec<C>, limits: Limits) -> Result<Vec<C>> {
-    let memory = limits.memory;
-    let workers = workers(&run, memory);
-    let mut begun: Vec<(usize, C)> = consumers.into_iter().enumerate().collect();
+async fn decode<C: Consumer>(run: Run, consumers: Vec<C>, limits: Limits) -> Result<Vec<C>> {
+    let Run { groups, columns } = run;
+    let (memory, groups) = (limits.memory, Arc::new(groups));
+    let workers = workers(&groups, &columns, memory);
+    let (mut begun, mut done): (Vec<_>, Vec<_>) = consumers.into_iter().enumerate().partition(|(place, _)| columns.contains(place));
     // the longest first, so that none is left alone at the end
-    begun.sort_by_key(|(place, _)| Reverse(run.iter().map(|group| group.column_bytes(*place)).fold(0, u64::saturating_add)));
-    let one = |(place, consumer): (usize, C)| column(Arc::clone(&run), place, consumer, memory);
-    let mut done: Vec<(usize, C)> = stream::iter(begun.into_iter().map(one)).buffer_unordered(workers).try_collect().await?;
+    begun.sort_by_key(|(place, _)| Reverse(groups.iter().map(|group| group.column_bytes(*place)).fold(0, u64::saturating_add)));
+    let one = |(place, consumer): (usize, C)| column(Arc::clone(&groups), place, consumer, memory);
+    let mut decoding = stream::iter(begun.into_iter().map(one)).buffer_unordered(workers);
+    while let Some(column) = decoding.try_next().await? {
+        done.push(column);
+    }
     done.sort_by_key(|(place, _)| *place);
     Ok(done.into_iter().map(|(_, consumer)| consumer).collect())
 }
 
 /// How many columns may be decoded at one time: fewer than there are cores where
 /// each holds huge values, in its pages and its arrays.
-fn workers(run: &[Group], memory: u64) -> usize {
-    let largest =
-        run.iter().flat_map(|group| group.file.columns.iter().map(|root| column_row(&group.file.file, group.group, &root.leaves)));
+fn workers(run: &[Group], columns: &Range<usize>, memory: u64) -> usize {
+    let largest = run.iter().flat_map(|group| {
+        let roots = group.file.columns.iter().take(columns.end).skip(columns.start);
+        roots.map(|root| column_row(&group.file.file, group.group, &root.leaves))
+    });
     let needed = largest.max().unwrap_or(1).saturating_mul(4);
     usize::try_from(memory / 2 / needed.max(1)).unwrap_or(usize::MAX).clamp(1, cores())
 }
