@@ -22,8 +22,9 @@ use crate::telemetry;
 
 /// Between two storings of offsets.
 const TICK_MS: i64 = 100;
-/// Records that may wait for their looks; reading rests beyond, until half of
-/// them are absorbed.
+/// Records that may be kept until their looks are absorbed; reading rests beyond, until
+/// half of them are. Of one table and partition no more than one is kept, however many
+/// wait for the same look.
 const MOST_WAITING: usize = 200_000;
 /// Bytes of dead letters that may wait to be written; reading rests beyond.
 const MOST_LETTERS: usize = 32 << 20;
@@ -99,9 +100,9 @@ impl Reader {
             }
         }
         consumer.context().store(consumer);
-        let waiting = consumer.context().tell_lag();
+        let kept = consumer.context().tell_lag();
         let most = if self.rests { MOST_WAITING / 2 } else { MOST_WAITING };
-        let rest = waiting > most || !self.held.is_empty() || self.is_heavy();
+        let rest = kept > most || !self.held.is_empty() || self.is_heavy();
         if !rest && !self.rests {
             return;
         }
