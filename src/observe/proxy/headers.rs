@@ -48,9 +48,15 @@ impl Asked {
         if self.tls { "https" } else { "http" }
     }
 
-    /// The origin under which the client reached us, or an earlier proxy that says
-    /// so: what upstream is told too.
+    /// What the client has before every path of the catalog: the origin under which it
+    /// reached us, or an earlier proxy that says so, and the prefix that one took away.
+    /// Upstream is told all of it too.
     pub fn origin(&self, headers: &HeaderMap) -> String {
+        let prefix = said(headers, "x-forwarded-prefix").filter(|prefix| prefix.starts_with('/')).unwrap_or_default();
+        format!("{}{}", self.host(headers), prefix.trim_end_matches('/'))
+    }
+
+    fn host(&self, headers: &HeaderMap) -> String {
         let scheme = said(headers, "x-forwarded-proto").filter(|s| matches!(*s, "http" | "https")).unwrap_or(self.scheme());
         let Some(host) = said(headers, "x-forwarded-host").or_else(|| said(headers, "host")) else {
             return format!("{scheme}://{}", self.local);
@@ -223,6 +229,9 @@ mod tests {
         assert_eq!(behind(&[front[0], front[1], front[2], ("x-forwarded-port", "8443")]), "https://front:8443");
         assert_eq!(behind(&[front[0], front[1], front[2], ("x-forwarded-port", "443")]), "https://front");
         assert_eq!(behind(&[("host", "p:99"), ("x-forwarded-proto", "gopher")]), "http://p:99");
+        assert_eq!(behind(&[front[0], front[1], front[2], ("x-forwarded-prefix", "/iceberg/, /x")]), "https://front/iceberg");
+        assert_eq!(behind(&[("host", "p:99"), ("x-forwarded-prefix", "/")]), "http://p:99");
+        assert_eq!(behind(&[("host", "p:99"), ("x-forwarded-prefix", "evil.example")]), "http://p:99");
         assert_eq!((port_of("p", true), port_of("[::1]:5", false), port_of("[::1]", false)), (443, 5, 80));
     }
 }
