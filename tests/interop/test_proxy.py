@@ -150,7 +150,7 @@ def test_h93_duckdb_keeps_its_files_and_hears_success(stage, fault):
 
 def test_h93_duckdb_commits_two_tables_at_once(stage):
     stage.duck("CREATE TABLE ice.db.two_a (id BIGINT)", "CREATE TABLE ice.db.two_b (id BIGINT)")
-    for times, fault in enumerate(["after:503", "drop", "replay"], 1):
+    for times, fault in enumerate(APPLIED, 1):
         with stage.fault(fault):
             stage.duck(
                 "BEGIN",
@@ -162,7 +162,7 @@ def test_h93_duckdb_commits_two_tables_at_once(stage):
         stage.whole("db.two_b", 6 * times)
 
 
-@pytest.mark.parametrize("fault", ["after:500", "drop", "replay", "late:5"])
+@pytest.mark.parametrize("fault", APPLIED)
 def test_h93_duckdb_creates_a_table_from_a_query(stage, fault):
     table = f"db.made_{fault.replace(':', '_')}"
     with stage.fault(fault):
@@ -209,7 +209,7 @@ def test_h93_spark_creates_and_replaces_a_table_from_a_query(stage, spark):
         stage.whole(table, 9)
 
 
-@pytest.mark.parametrize("fault", ["after:500", "drop", "replay"])
+@pytest.mark.parametrize("fault", APPLIED)
 def test_h93_a_staged_snapshot_of_spark(stage, spark, fault):
     """Its second copy is refused as what is there already, not as a conflict."""
     name = f"staged_{fault.replace(':', '_')}"
