@@ -23,7 +23,7 @@ mod outside;
 mod record;
 mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -122,6 +122,8 @@ pub struct Loop {
     reads: OnceLock<Box<Reads>>,
     capacity: Mutex<Capacity>,
     clients: OnceLock<Arc<proxy::Ledger>>,
+    /// Clients' commits for which rewrites under way were looked after already.
+    raced: Mutex<BTreeSet<(TableName, i64)>>,
     recorder: OnceLock<Recorder>,
     book: Mutex<Book>,
     decisions: broadcast::Sender<Arc<Explained>>,
@@ -156,6 +158,7 @@ impl Loop {
             reads: OnceLock::new(),
             capacity: Mutex::default(),
             clients: OnceLock::new(),
+            raced: Mutex::default(),
             recorder: OnceLock::new(),
             book,
             decisions,
@@ -426,6 +429,7 @@ impl Loop {
         self.book_by_hand().await;
         let now_ms = self.now();
         self.mind_clients(now_ms);
+        self.mind_races();
         let due = {
             let mut book = self.book();
             book.pass(now_ms);
