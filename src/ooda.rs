@@ -299,7 +299,8 @@ impl Loop {
         self.parts.roster.looked(name, &view.metadata_location);
         self.honour(name, &policy);
         self.note(table.as_ref(), &absorbed).await;
-        let taken = self.book().take_in(Seen { view, policy, warnings, tenant, absorbed: &absorbed, began_ms });
+        let sidecar = view.rewritten_by_another(self.parts.act.instance());
+        let taken = self.book().take_in(Seen { view, policy, warnings, tenant, absorbed: &absorbed, sidecar, began_ms });
         self.forget(taken.replaced).await;
         self.restore(name, view.ident, &absorbed).await;
         let due = self.book().due(self.now()).remove(name).unwrap_or_default();
