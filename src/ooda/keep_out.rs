@@ -31,6 +31,7 @@ pub struct Clients {
 impl Loop {
     /// Sets who tells of the tables' clients; once.
     pub fn set_clients(&self, clients: Arc<proxy::Ledger>) {
+        self.entrance.set_heeds(Arc::clone(&clients) as Arc<dyn proxy::Heeds>);
         let _ = self.clients.set(clients);
     }
 

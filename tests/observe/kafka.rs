@@ -12,7 +12,7 @@ use afterwrite::model::wire::Wire;
 use afterwrite::observe::inbox::Limits;
 use afterwrite::observe::kafka::{KafkaDoor, Options, Topic};
 use afterwrite::observe::ledger::Row;
-use afterwrite::observe::{Entrance, Inbox, Look, Roster};
+use afterwrite::observe::{Entrance, Inbox, Look, Roster, proxy};
 use afterwrite::proto::v1::CommitEvent;
 use prost::Message as _;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -275,6 +275,13 @@ async fn each_topic_is_read_in_its_own_format_with_the_headers_of_its_records() 
         let row = sidecar.row_of(wire.name());
         assert_eq!((row.received, row.accepted, row.parked, row.dropped), (1, 1, 0, 0), "{}", wire.name());
     }
+    // a report of a scan is about no commit, and weighs its table's workload
+    let heeded = Arc::<proxy::Ledger>::default();
+    sidecar.entrance.set_heeds(heeded.clone());
+    let scan = json!({ "report-type": "scan-report", "table-name": "prod.db.t", "metrics": { "result-data-files": { "value": 3 } } });
+    cluster.write_to("iceberg-report", scan.to_string().as_bytes(), &[]);
+    until("the scan", || sidecar.row_of("iceberg-report").ignored == 1).await;
+    until("its table", || heeded.scans(&TableName::new("lake", "db", "t")).files == 3).await;
     door.close().await;
 }
 

@@ -14,6 +14,7 @@ use super::Topic;
 use super::context::{Context, Tracker};
 use super::letters::{Letters, Parked};
 use crate::model::event::{Door, Event, Heard};
+use crate::model::wire::Wire;
 use crate::observe::decode::{self, Draft, Record};
 use crate::observe::entrance::Entrance;
 use crate::observe::ledger::Source;
@@ -137,6 +138,9 @@ impl Reader {
         };
         if drafts.is_empty() {
             read.source.ignored();
+            if let (Wire::IcebergReport, Some(value)) = (read.topic.wire, message.payload()) {
+                self.entrance.scanned(decode::reported_table(value), read.topic.catalog.as_deref(), value);
+            }
         }
         let mut events = Vec::with_capacity(drafts.len());
         for draft in drafts {
