@@ -269,17 +269,17 @@ def test_two_sidecars_of_one_group_lose_nothing_and_do_no_work_twice(broker, hom
         snapshot = append_again(writer, table, ids)
         broker.write("shared", [event(home, table, snapshot)], partition)
 
-    for round in range(24):
+    for round in range(18):
         if round == 10:
             engines.wait_until(lambda: all(no_file_is_replaced_twice(writer, table) for table in tables))
             second = start("second")
             sidecars.append(second)
-        if round == 16:
+        if round == 14:
             first.kill()
             first.start()
         for partition, table in enumerate(tables):
             write(partition, table, round)
-    engines.wait_until(lambda: [committed for committed, _ in broker.ends("shared", "shared", 4)] == [24] * 4, seconds=120)
+    engines.wait_until(lambda: [committed for committed, _ in broker.ends("shared", "shared", 4)] == [18] * 4, seconds=120)
     assert first.door()["received"] and second.door()["received"], "both take part"
     head = lambda table: str(writer.catalog.load_table(f"db.{table}").current_snapshot().snapshot_id)
     known = lambda table: {*first.partitions(table).values(), *second.partitions(table).values()}
@@ -289,14 +289,14 @@ def test_two_sidecars_of_one_group_lose_nothing_and_do_no_work_twice(broker, hom
     # where it is gone for the time that the table allows, the other one takes the table over
     first.stop()
     properties_again(writer, "t3", **{"afterwrite.keep-out": "1s"})
-    for round in range(24, 40):
+    for round in range(18, 28):
         write(3, "t3", round)
     engines.wait_until(lambda: any(job["state"] == "committed" for job in jobs(second)))
     second.stop()
     assert {job["table"] for job in jobs(second)} == {f"{home.name}.db.t3"}
     never_at_once(jobs(first), jobs(second))
     for table in tables:
-        assert writer.ids(table) == sorted(list(range(40 if table == "t3" else 24)) * 3), table
+        assert writer.ids(table) == sorted(list(range(28 if table == "t3" else 18)) * 3), table
         assert no_file_is_replaced_twice(writer, table), f"{table} was never compacted"
 
 
