@@ -110,6 +110,22 @@ fn named_port(host: &str) -> Option<u16> {
     }
 }
 
+/// Has the answer packed in nothing that cannot be read here: what a refusal says decides
+/// whether the client may hear it.
+pub fn readable(headers: &mut HeaderMap) {
+    let listed = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    let takes_gzip = |coding: &str| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        let is_refused = weight.trim().strip_prefix("q=").and_then(|q| q.trim().parse::<f32>().ok()) == Some(0.0);
+        name.trim().eq_ignore_ascii_case("gzip") && !is_refused
+    };
+    let gzip = listed.into_iter().any(takes_gzip);
+    headers.remove(header::ACCEPT_ENCODING);
+    if gzip {
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+}
+
 /// The client's headers for a question of our own about a table: its
 /// authentication, and nothing that belongs to its request's body or would have
 /// credentials vended. A cache on the way is to ask the catalog itself.
@@ -217,6 +233,22 @@ mod tests {
         let mut names: Vec<String> = for_look(&headers).keys().map(ToString::to_string).collect();
         names.sort();
         assert_eq!(names, ["accept", "authorization", "cache-control", "x-client-version"]);
+    }
+
+    #[test]
+    fn a_commits_answer_is_asked_for_in_what_can_be_read() {
+        let asked = |accepts: &[&str]| {
+            let mut headers = HeaderMap::new();
+            accepts.iter().for_each(|value| drop(headers.append(header::ACCEPT_ENCODING, value.parse().unwrap())));
+            readable(&mut headers);
+            headers.get(header::ACCEPT_ENCODING).map(|value| value.to_str().unwrap().to_owned())
+        };
+        for gzip in [&["gzip"][..], &["br, GZip;q=0.5, zstd"], &["br", "deflate,gzip"]] {
+            assert_eq!(asked(gzip).as_deref(), Some("gzip"), "{gzip:?}");
+        }
+        for none in [&[][..], &["br, zstd, xz"], &["gzip;q=0, br"], &["*"], &[""]] {
+            assert_eq!(asked(none), None, "{none:?}");
+        }
     }
 
     #[test]
