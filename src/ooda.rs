@@ -23,7 +23,7 @@ mod outside;
 mod record;
 mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -122,6 +122,8 @@ pub struct Loop {
     reads: OnceLock<Box<Reads>>,
     capacity: Mutex<Capacity>,
     clients: OnceLock<Arc<proxy::Ledger>>,
+    /// Clients' commits for which rewrites under way were looked after already.
+    raced: Mutex<BTreeSet<(TableName, i64)>>,
     recorder: OnceLock<Recorder>,
     book: Mutex<Book>,
     decisions: broadcast::Sender<Arc<Explained>>,
@@ -156,6 +158,7 @@ impl Loop {
             reads: OnceLock::new(),
             capacity: Mutex::default(),
             clients: OnceLock::new(),
+            raced: Mutex::default(),
             recorder: OnceLock::new(),
             book,
             decisions,
@@ -296,7 +299,8 @@ impl Loop {
         self.parts.roster.looked(name, &view.metadata_location);
         self.honour(name, &policy);
         self.note(table.as_ref(), &absorbed).await;
-        let taken = self.book().take_in(Seen { view, policy, warnings, tenant, absorbed: &absorbed, began_ms });
+        let sidecar = view.rewritten_by_another(self.parts.act.instance());
+        let taken = self.book().take_in(Seen { view, policy, warnings, tenant, absorbed: &absorbed, sidecar, began_ms });
         self.forget(taken.replaced).await;
         self.restore(name, view.ident, &absorbed).await;
         let due = self.book().due(self.now()).remove(name).unwrap_or_default();
@@ -426,6 +430,7 @@ impl Loop {
         self.book_by_hand().await;
         let now_ms = self.now();
         self.mind_clients(now_ms);
+        self.mind_races();
         let due = {
             let mut book = self.book();
             book.pass(now_ms);

@@ -1,6 +1,6 @@
 //! The jobs that this process is at, and which of them a writer has overtaken.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -50,6 +50,14 @@ impl Active {
         rewrites.filter(|(plan, stop)| plan.name == *table && of(&plan.scope) && stop.overtaken().is_none()).collect()
     }
 
+    /// Where rewrites are under way that nothing has overtaken: table, branch, and the
+    /// snapshot that they were planned on.
+    fn places(&self) -> BTreeSet<(TableName, String, i64)> {
+        let jobs = self.lock();
+        let rewrites = jobs.values().filter(|job| job.stop.overtaken().is_none()).filter_map(|job| job.plan.as_ref());
+        rewrites.map(|plan| (plan.name.clone(), plan.reference.clone(), plan.snapshot_id)).collect()
+    }
+
     /// A panic elsewhere leaves the map whole: each change is one call.
     fn lock(&self) -> MutexGuard<'_, HashMap<JobId, Running>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
@@ -57,6 +65,12 @@ impl Active {
 }
 
 impl Act {
+    /// Where rewrites are under way: table, branch, and the snapshot that they were
+    /// planned on.
+    pub fn under_way(&self) -> BTreeSet<(TableName, String, i64)> {
+        self.active.places()
+    }
+
     /// Writers win: stops the rewrites of these partitions of a table that can no
     /// longer land, because an input of theirs is not live any more or the table is
     /// gone. Gives back how many. Without such a rewrite under way nothing is read.

@@ -12,11 +12,13 @@ use crate::model::writers::Cadence;
 pub const RHYTHM: u32 = 3;
 /// What a rewrite takes beside reading and writing: plan, proof, commit.
 const OVERHEAD_MS: i64 = 5_000;
+/// Longest name of another sidecar that is told.
+const LONGEST_INSTANCE: usize = 64;
 
-/// What stops a partition for the sake of writers who are expected, with its checks; nothing
-/// is recorded where nothing is known of others.
+/// What stops a partition for the sake of writers who are expected, or because another
+/// sidecar is at work, with its checks; nothing is recorded where nothing is known of others.
 pub fn stops(case: &Case<'_>) -> Vec<Found> {
-    [expected(case), harmed(case)].into_iter().flatten().collect()
+    [expected(case), left_to_another(case), harmed(case)].into_iter().flatten().collect()
 }
 
 /// Somebody asked that the table be left alone: by a property or the settings, or by a
@@ -41,7 +43,7 @@ fn holder<'a>(case: &Case<'a>) -> Option<(i64, &'a str)> {
 pub fn free_from_ms(case: &Case<'_>, at_ms: i64) -> i64 {
     let held_until = holder(case).map_or(at_ms, |(until_ms, _)| until_ms);
     let (by_rhythm, by_load) = expected_until(case, at_ms);
-    [Some(held_until), by_rhythm, by_load].into_iter().flatten().fold(at_ms, i64::max)
+    [Some(held_until), by_rhythm, by_load, left_until(case, at_ms)].into_iter().flatten().fold(at_ms, i64::max)
 }
 
 /// Until when a writer is expected at a moment: by the rhythm of commits, and by a load;
@@ -55,6 +57,26 @@ fn expected_until(case: &Case<'_>, at_ms: i64) -> (Option<i64>, Option<i64>) {
     let patient = |until: i64| Some(until.min(patience)).filter(|until| *until > at_ms);
     let by_rhythm = busy(&writers.cadence, work_ms(case.policy, case.traits), most).filter(|busy| busy.holds(at_ms));
     (by_rhythm.and_then(|busy| patient(busy.to_ms)), writers.loaded_until_ms.and_then(patient))
+}
+
+/// Until when the table is left to the sidecar that rewrote in it last: for the policy's
+/// time since then. Of two that see each other's snapshots one is always that one, so that
+/// one goes on. A time that is further ahead than that is of a clock that tells nothing.
+fn left_until(case: &Case<'_>, at_ms: i64) -> Option<i64> {
+    let most = case.policy.keep_out_ms;
+    let sidecar = case.traits.writers.sidecar.as_ref().filter(|_| most > 0)?;
+    let until_ms = sidecar.rewrote_ms.saturating_add(most);
+    Some(until_ms).filter(|until| *until > at_ms && *until <= at_ms.saturating_add(most).saturating_add(most))
+}
+
+/// Another sidecar rewrote in the table, and none of ours has since.
+fn left_to_another(case: &Case<'_>) -> Option<Found> {
+    let sidecar = case.traits.writers.sidecar.as_ref()?;
+    let until_ms = left_until(case, case.now_ms);
+    let left = until_ms.map_or(0, |until| until.saturating_sub(case.now_ms));
+    let by: String = sidecar.instance.chars().take(LONGEST_INSTANCE).collect();
+    let note = format!("milliseconds for which the table is left to the sidecar that rewrote in it last: instance {by}");
+    Some((check("other-sidecar", left as f64, 0.0, left == 0, note), until_ms.map(|until_ms| Reason::KeptOut { until_ms })))
 }
 
 /// A writer is expected, but for at most the policy's time.
@@ -137,7 +159,7 @@ mod tests {
     use crate::decide::judge;
     use crate::decide::testing::{Given, MIB, NOW};
     use crate::model::decision::{CheckKind, Verdict};
-    use crate::model::writers::{Hold, Writers};
+    use crate::model::writers::{Hold, Sidecar, Writers};
 
     const MINUTE: i64 = 60_000;
 
@@ -225,6 +247,32 @@ mod tests {
     }
 
     #[test]
+    fn a_table_is_left_to_the_sidecar_that_rewrote_in_it_last_for_the_policys_time() {
+        let rewritten = |ago_ms: i64| {
+            let mut given = Given::small_files(10);
+            given.traits.writers.sidecar = Some(Sidecar { instance: "other".into(), rewrote_ms: NOW - ago_ms });
+            given
+        };
+        assert_eq!(reason(&rewritten(MINUTE)), Some(Reason::KeptOut { until_ms: NOW + 9 * MINUTE }));
+        let check = judge(&rewritten(MINUTE).case()).checks.into_iter().find(|c| c.name == "other-sidecar").unwrap();
+        assert_eq!((check.kind(), check.passed, check.value), (CheckKind::Filter, false, 9.0 * MINUTE as f64));
+        assert!(check.note.contains("instance other"), "{}", check.note);
+        assert_eq!(reason(&rewritten(10 * MINUTE - 1)), Some(Reason::KeptOut { until_ms: NOW + 1 }));
+        assert_eq!(reason(&rewritten(10 * MINUTE)), None);
+        // one whose clock is ahead, and one whose clock tells nothing
+        assert_eq!(reason(&rewritten(-5 * MINUTE)), Some(Reason::KeptOut { until_ms: NOW + 15 * MINUTE }));
+        assert_eq!(reason(&rewritten(-11 * MINUTE)), None);
+        // it is no writer, who is waited for from the first time on
+        let mut given = rewritten(0);
+        given.traits.writers.kept_out_since_ms = Some(NOW - 10 * MINUTE);
+        assert_eq!(reason(&given), Some(Reason::KeptOut { until_ms: NOW + 10 * MINUTE }));
+        let mut given = rewritten(MINUTE);
+        assert_eq!(free_from_ms(&given.case(), NOW), NOW + 9 * MINUTE);
+        given.policy.keep_out_ms = 0;
+        assert_eq!((reason(&given), free_from_ms(&given.case(), NOW)), (None, NOW));
+    }
+
+    #[test]
     fn a_held_table_is_left_alone_and_the_holder_named() {
         let mut given = Given::small_files(10);
         given.policy.hold_until_ms = Some(NOW + 5);
@@ -252,8 +300,9 @@ mod tests {
         for extreme in [i64::MIN, i64::MAX] {
             let mut given = written_each(i64::MAX, i64::MAX, 0);
             let cadence = Cadence { heard_ms: extreme, ..given.traits.writers.cadence };
+            let sidecar = Some(Sidecar { instance: String::new(), rewrote_ms: extreme });
             given.traits.writers =
-                Writers { cadence, loaded_until_ms: Some(extreme), kept_out_since_ms: Some(extreme), ..Writers::default() };
+                Writers { cadence, loaded_until_ms: Some(extreme), kept_out_since_ms: Some(extreme), sidecar, ..Writers::default() };
             given.policy.hold_until_ms = Some(extreme);
             let _any = reason(&given);
             given.policy.hold_until_ms = None;

@@ -63,7 +63,7 @@ pub enum CheckKind {
     Property,
 }
 
-const FILTERS: [&str; 16] = [
+const FILTERS: [&str; 17] = [
     "refusals",
     "enabled",
     "paused",
@@ -73,6 +73,7 @@ const FILTERS: [&str; 16] = [
     "cooldown",
     "quiet-window",
     "keep-out",
+    "other-sidecar",
     "in-flight",
     "windows",
     "review",
@@ -169,7 +170,7 @@ pub enum Reason {
         by: String,
     },
     /// A writer is expected before a rewrite would have landed: the rewrite would make
-    /// its statement fail.
+    /// its statement fail. Or another sidecar rewrites in the table.
     KeptOut {
         /// When it becomes eligible if nobody writes.
         until_ms: i64,

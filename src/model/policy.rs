@@ -29,8 +29,8 @@ pub struct Policy {
     pub min_table_bytes: u64,
     /// A partition written to within this time waits.
     pub quiet_window_ms: i64,
-    /// For at most this time a partition is kept out of for writers that are expected;
-    /// 0 for never.
+    /// For at most this time a partition is kept out of for writers that are expected, and
+    /// for this time after its last rewrite a table is left to another sidecar; 0 for never.
     pub keep_out_ms: i64,
     /// The table is left alone until then, in milliseconds since the epoch.
     pub hold_until_ms: Option<i64>,

@@ -7,6 +7,7 @@ use super::form::Form;
 use super::ident::{TableIdent, TableName};
 use super::partition::{PartitionKey, Value};
 use super::refusal::Refused;
+use super::writers::Sidecar;
 
 /// What a commit did, by its snapshot summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -149,6 +150,14 @@ impl TableView {
         }
         Arc::default()
     }
+
+    /// Who made the newest of this product's rewrites that are listed; `None` where none
+    /// is, or where it was `instance` itself.
+    pub fn rewritten_by_another(&self, instance: &str) -> Option<Sidecar> {
+        let made = self.snapshots.values().filter_map(|s| Some((s.sequence_number, s.timestamp_ms, s.instance.as_deref()?)));
+        let (_, rewrote_ms, by) = made.max_by_key(|(sequence, at_ms, _)| (*sequence, *at_ms))?;
+        (by != instance).then(|| Sidecar { instance: by.to_owned(), rewrote_ms })
+    }
 }
 
 #[cfg(test)]
@@ -166,6 +175,42 @@ mod tests {
         assert_eq!(of(&[("added-records", "1")]), None);
     }
 
+    fn view(snapshots: Vec<(i64, SnapshotInfo)>) -> TableView {
+        TableView {
+            ident: TableIdent::iceberg(uuid::Uuid::nil()),
+            name: TableName::new("lake", "db", "t"),
+            metadata_location: String::new(),
+            location: String::new(),
+            format_version: 2,
+            reference: "main".into(),
+            head: snapshots.last().map(|(id, _)| *id),
+            snapshots: snapshots.into_iter().collect(),
+            last_sequence_number: 9,
+            specs: BTreeMap::new(),
+            properties: BTreeMap::new(),
+            created_ms: 0,
+            refused: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn whoever_rewrote_last_is_told_from_oneself_and_from_writers() {
+        let of = |made: &[(i64, i64, Option<&str>)]| {
+            let info = |(id, (sequence_number, timestamp_ms, by)): (i64, &(i64, i64, Option<&str>))| {
+                let (operation, instance) = (Operation::Replace, by.map(str::to_owned));
+                let (sequence_number, timestamp_ms) = (*sequence_number, *timestamp_ms);
+                (id, SnapshotInfo { id, parent: None, sequence_number, timestamp_ms, operation, attempt: None, instance, engine: None })
+            };
+            view((1..).zip(made).map(info).collect()).rewritten_by_another("me").map(|s| (s.instance, s.rewrote_ms))
+        };
+        assert_eq!([of(&[]), of(&[(1, 5, None)]), of(&[(1, 5, Some("me"))])], [None, None, None]);
+        assert_eq!(of(&[(1, 5, Some("you")), (2, 6, None)]), Some(("you".into(), 5)));
+        // by the number, whatever the clocks say; format 1 has none
+        assert_eq!(of(&[(1, 9, Some("me")), (2, 6, Some("you"))]), Some(("you".into(), 6)));
+        assert_eq!(of(&[(3, 1, Some("me")), (2, 6, Some("you"))]), None);
+        assert_eq!(of(&[(0, 1, Some("me")), (0, 6, Some("you"))]), Some(("you".into(), 6)));
+    }
+
     #[test]
     fn a_tables_engine_is_that_of_its_last_writer() {
         let snapshot = |id: i64, operation, attempt: Option<&str>, engine: Option<&str>| {
@@ -181,21 +226,6 @@ mod tests {
                 engine: engine.map(Arc::from),
             };
             (id, info)
-        };
-        let view = |snapshots: Vec<(i64, SnapshotInfo)>| TableView {
-            ident: TableIdent::iceberg(uuid::Uuid::nil()),
-            name: TableName::new("lake", "db", "t"),
-            metadata_location: String::new(),
-            location: String::new(),
-            format_version: 2,
-            reference: "main".into(),
-            head: snapshots.last().map(|(id, _)| *id),
-            snapshots: snapshots.into_iter().collect(),
-            last_sequence_number: 9,
-            specs: BTreeMap::new(),
-            properties: BTreeMap::new(),
-            created_ms: 0,
-            refused: Vec::new(),
         };
         let flink = snapshot(1, Operation::Append, None, Some("flink"));
         let ours = snapshot(2, Operation::Replace, Some("a"), None);

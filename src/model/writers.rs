@@ -58,6 +58,16 @@ pub struct Hold {
     pub until_ms: i64,
 }
 
+/// Another sidecar that rewrites in a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sidecar {
+    /// The lasting id of its instance.
+    pub instance: String,
+    /// When it made its last snapshot there, by its own clock, in milliseconds since
+    /// the epoch.
+    pub rewrote_ms: i64,
+}
+
 /// What is known of others at one partition and one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Writers {
@@ -73,6 +83,9 @@ pub struct Writers {
     /// Clients that had loaded the table before a rewrite of ours landed and committed
     /// nothing after: an estimate of the statements that we made fail.
     pub harmed: u64,
+    /// The sidecar that made the newest rewrite in the table, unless that is this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sidecar: Option<Sidecar>,
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! Where the doors meet: a draft becomes an event about one of our tables, or is
 //! dropped with the reason.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::decode::{Draft, Foreign, Where};
 use super::inbox::Inbox;
 use super::ledger::{Example, Ledger, Source};
+use super::proxy::Heeds;
+use super::proxy::events::{Report, report};
 use super::receipt::Receipt;
 use super::roster::Roster;
 use crate::lake::clock::Clock;
@@ -19,12 +21,25 @@ pub struct Entrance {
     roster: Arc<Roster>,
     clock: Arc<dyn Clock>,
     catalogs: Vec<String>,
+    heeds: OnceLock<Arc<dyn Heeds>>,
 }
 
 impl Entrance {
     /// An entrance to an inbox. `catalogs` are the configured ones.
     pub fn new(inbox: Inbox, roster: Arc<Roster>, clock: Arc<dyn Clock>, catalogs: Vec<String>) -> Self {
-        Self { inbox, roster, clock, catalogs }
+        Self { inbox, roster, clock, catalogs, heeds: OnceLock::new() }
+    }
+
+    /// Sets who is told of scans; once.
+    pub fn set_heeds(&self, heeds: Arc<dyn Heeds>) {
+        let _ = self.heeds.set(heeds);
+    }
+
+    /// A metrics report about no commit of these tables: one about a scan is told on.
+    pub fn scanned(&self, tables: impl IntoIterator<Item = Foreign>, catalog: Option<&str>, body: &[u8]) {
+        let (Some(heeds), Some(Report::Scan(scan))) = (self.heeds.get(), report(body)) else { return };
+        let names = tables.into_iter().filter_map(|table| self.name(table, catalog).ok());
+        names.for_each(|name| heeds.scanned(&name, scan, self.now_ms()));
     }
 
     /// Wall clock, in milliseconds since the epoch.

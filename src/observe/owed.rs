@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::ledger::Source;
 use super::receipt::Receipt;
 
-/// Receipts to be handed back, and how much of each source waits.
+/// Receipts to be handed back, and how much of each source waits. Bounded by sources and
+/// partitions: a table that cannot be looked at for long holds no more than its first.
 #[derive(Debug, Default)]
 pub(super) struct Owed {
     receipts: Vec<Receipt>,
@@ -29,12 +30,19 @@ impl Owed {
 
     /// For an event that was heard of before.
     pub(super) fn add(&mut self, receipt: Option<Receipt>) {
-        self.receipts.extend(receipt);
+        receipt.into_iter().for_each(|receipt| self.keep(receipt));
+    }
+
+    /// Of those of one partition one is kept, whatever number of events a look covers.
+    fn keep(&mut self, receipt: Receipt) {
+        if !self.receipts.iter_mut().any(|kept| kept.join(&receipt)) {
+            self.receipts.push(receipt);
+        }
     }
 
     /// Takes what another one owes too.
     pub(super) fn join(&mut self, other: Self) {
-        self.receipts.extend(other.receipts);
+        other.receipts.into_iter().for_each(|receipt| self.keep(receipt));
         for new in other.waits {
             match self.waits.iter_mut().find(|old| Arc::ptr_eq(&old.source, &new.source)) {
                 None => self.waits.push(new),

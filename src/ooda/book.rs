@@ -29,6 +29,7 @@ use crate::model::partition::PartitionKey;
 use crate::model::policy::{Policy, Scoping};
 use crate::model::refusal::Refused;
 use crate::model::table::TableView;
+use crate::model::writers::Sidecar;
 use crate::orient::{Absorbed, How, TableState};
 use crate::replay::recorder::Recorder;
 use crate::serve::backend::Explained;
@@ -108,6 +109,8 @@ pub struct Seen<'a> {
     pub tenant: Option<Arc<str>>,
     /// Its layout.
     pub absorbed: &'a Absorbed,
+    /// The sidecar that rewrote in it last, unless that is this one.
+    pub sidecar: Option<Sidecar>,
     /// When the look began.
     pub began_ms: i64,
 }

@@ -1,7 +1,7 @@
 //! Keeping out of others' way: what is known of the clients of tables, and who holds
 //! them.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use async_trait::async_trait;
 
@@ -14,6 +14,7 @@ use crate::model::policy::Policy;
 use crate::model::table::TableView;
 use crate::model::writers::Hold;
 use crate::observe::proxy;
+use crate::observe::proxy::ledger::Race;
 
 /// A rewrite whose commit is all that is left waits for clients no longer than this.
 const COMMIT_WAITS_MS: i64 = 60_000;
@@ -30,6 +31,7 @@ pub struct Clients {
 impl Loop {
     /// Sets who tells of the tables' clients; once.
     pub fn set_clients(&self, clients: Arc<proxy::Ledger>) {
+        self.entrance.set_heeds(Arc::clone(&clients) as Arc<dyn proxy::Heeds>);
         let _ = self.clients.set(clients);
     }
 
@@ -58,6 +60,28 @@ impl Loop {
         clients.settle(now_ms);
         let busy = |table: &TableName| clients.busy_until_ms(table, now_ms);
         self.book().mind_clients(busy, now_ms);
+    }
+
+    /// Looks after rewrites under way that a client's commit may have overtaken, which the
+    /// proxies saw land, where the look at the table still waits for its turn: whatever
+    /// else waits, no work goes on that has lost. Each commit is looked after once.
+    pub(super) fn mind_races(self: &Arc<Self>) {
+        let Some(clients) = self.clients.get() else { return };
+        let under_way = self.parts.act.under_way();
+        let mut raced = self.raced.lock().unwrap_or_else(PoisonError::into_inner);
+        raced.retain(|(table, _)| under_way.iter().any(|(name, ..)| name == table));
+        for (table, reference, base) in under_way {
+            if !self.parts.inbox.is_marked(&table, &reference) {
+                continue;
+            }
+            let races = clients.races(&table, &reference, base);
+            let overtakes = |race: &&Race| race.landed && race.may_take_away() && !raced.contains(&(table.clone(), race.snapshot));
+            let Some(snapshot) = races.iter().find(overtakes).map(|race| race.snapshot) else { continue };
+            raced.insert((table.clone(), snapshot));
+            tracing::info!(%table, snapshot, "a client's commit has landed that may take files of rewrites under way");
+            let of = Arc::clone(self);
+            drop(self.jobs.spawn(async move { of.yield_to_writers(&table, None).await }));
+        }
     }
 
     /// Takes a lease on a table. What is under way there stops, unless its commit is

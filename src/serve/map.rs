@@ -154,7 +154,9 @@ fn reason_words(reason: &Reason) -> &'static str {
         Reason::CoolingDown { .. } => "rewritten too recently, or the last rewrite gained nothing",
         Reason::QuietWindow { .. } => "written to too recently",
         Reason::Held { .. } => "somebody asked that it be left alone; `release` takes that back",
-        Reason::KeptOut { .. } => "a writer is expected, whose statement a rewrite would make fail",
+        Reason::KeptOut { .. } => {
+            "a writer is expected, whose statement a rewrite would make fail; or another sidecar rewrites in the table"
+        }
         Reason::OutsideWindows { .. } => "outside the hours in which the settings let work begin",
         Reason::NotDue { .. } => "work is not due yet, as the settings' mode has it",
         Reason::NeverDue => "the schedule has no time any more",

@@ -107,6 +107,49 @@ async fn h93_a_staged_snapshot_is_told_as_success_and_moves_no_ref() {
     assert_eq!(stage.heard(), []);
 }
 
+/// Every kind of commit that adds snapshots, each met by every fault after it was applied.
+#[tokio::test]
+async fn h93_no_kind_of_commit_is_told_as_failed_by_any_fault_after_it_was_applied() {
+    let create = || {
+        let mut body = append(None, &[2]);
+        body["requirements"] = json!([{"type": "assert-create"}]);
+        body["updates"].as_array_mut().unwrap().insert(0, json!({"action": "assign-uuid", "uuid": UUID}));
+        body
+    };
+    let staged = || {
+        let mut body = append(Some(1), &[2]);
+        body["requirements"] = json!([{"type": "assert-table-uuid", "uuid": UUID}]);
+        body["updates"].as_array_mut().unwrap().pop();
+        body
+    };
+    let two = json!({"table-changes": [of_table("t", append(Some(1), &[2])), of_table("u", append(Some(1), &[3, 4]))]});
+    let one_of_two =
+        json!({"table-changes": [of_table("t", append(Some(1), &[2])), of_table("u", json!({"requirements": [], "updates": []}))]});
+    let kinds = [
+        ("append", T, append(Some(1), &[2]), vec![(T, 2)]),
+        ("two snapshots", T, append(Some(1), &[2, 3]), vec![(T, 2), (T, 3)]),
+        ("staged", T, staged(), vec![(T, 2)]),
+        ("created", "/v1/namespaces/db/tables/new", create(), vec![("/v1/namespaces/db/tables/new", 2)]),
+        ("two tables", TRANSACTION, two, vec![(T, 2), (U, 3), (U, 4)]),
+        ("two tables, a snapshot for one", TRANSACTION, one_of_two, vec![(T, 2)]),
+    ];
+    let faults = [Fault::After(408), Fault::After(409), Fault::Late(504, 150), Fault::Late(409, 150), Fault::Late(429, 150)];
+    for (kind, target, body, expected) in &kinds {
+        for fault in APPLIED.into_iter().chain(faults.clone()) {
+            let stage = stage(20_000).await;
+            stage.world.fault(fault.clone());
+            let answer = stage.commit(target, &body.to_string()).await.unwrap_or_else(|| panic!("{kind}, {fault:?}: dropped"));
+            let success = if *target == TRANSACTION { 204 } else { 200 };
+            assert_eq!((answer.status, stage.world.count("POST")), (success, 1), "{kind}, {fault:?}: {}", answer.text());
+            assert!(!answer.text().contains("vended"), "{kind}, {fault:?}");
+            assert!(
+                expected.iter().all(|(table, snapshot)| stage.world.has(table, *snapshot)),
+                "{kind}, {fault:?}: told before it was there"
+            );
+        }
+    }
+}
+
 #[tokio::test]
 async fn h93_failure_is_told_at_once_when_the_ref_has_left_the_parent() {
     let stage = stage(30_000).await;

@@ -20,6 +20,8 @@ from test_writers import AWKWARD
 
 # DuckDB asks the catalog twice where it reads a fault as one, so each fault is armed for one commit
 NOT_FOUND = 7
+# of each kind; what all of them do to every kind of commit is held against a scripted catalog in tests/hazards
+KINDS = ["after:503", "drop", "replay", "late:5"]
 APPLIED = ["after:500", "after:502", "after:503", "after:504", "after:429", "drop", "replay", "late:5"]
 
 
@@ -150,7 +152,7 @@ def test_h93_duckdb_keeps_its_files_and_hears_success(stage, fault):
 
 def test_h93_duckdb_commits_two_tables_at_once(stage):
     stage.duck("CREATE TABLE ice.db.two_a (id BIGINT)", "CREATE TABLE ice.db.two_b (id BIGINT)")
-    for times, fault in enumerate(["after:503", "drop", "replay"], 1):
+    for times, fault in enumerate(KINDS, 1):
         with stage.fault(fault):
             stage.duck(
                 "BEGIN",
@@ -162,7 +164,7 @@ def test_h93_duckdb_commits_two_tables_at_once(stage):
         stage.whole("db.two_b", 6 * times)
 
 
-@pytest.mark.parametrize("fault", ["after:500", "drop", "replay", "late:5"])
+@pytest.mark.parametrize("fault", KINDS)
 def test_h93_duckdb_creates_a_table_from_a_query(stage, fault):
     table = f"db.made_{fault.replace(':', '_')}"
     with stage.fault(fault):
@@ -209,7 +211,7 @@ def test_h93_spark_creates_and_replaces_a_table_from_a_query(stage, spark):
         stage.whole(table, 9)
 
 
-@pytest.mark.parametrize("fault", ["after:500", "drop", "replay"])
+@pytest.mark.parametrize("fault", KINDS)
 def test_h93_a_staged_snapshot_of_spark(stage, spark, fault):
     """Its second copy is refused as what is there already, not as a conflict."""
     name = f"staged_{fault.replace(':', '_')}"
@@ -349,15 +351,17 @@ def test_h101_names_with_spaces_and_signs(stage, spark):
         assert spark.sql(f"SELECT count(*) FROM through.db.`{name}`").collect()[0][0] == 3
 
 
-@pytest.mark.parametrize("writer", ["spark", "pyiceberg"])
+@pytest.mark.parametrize("writer", ["spark", "pyiceberg", "duckdb"])
 def test_h96_awkward_partitions_are_known_whatever_the_summary_says(stage, spark, writer):
     name = f"awkward_{writer}"
     # more partitions than the summary may list, and values that its text cannot tell apart
     spark.sql(f"CREATE TABLE through.db.{name} (id BIGINT, s STRING) USING iceberg PARTITIONED BY (s) TBLPROPERTIES ('write.summary.partition-limit'='100')")
     values = [*AWKWARD, None]
+    listed = ", ".join(f"({i}, {'NULL' if v is None else repr(v)})" for i, v in enumerate(values))
     if writer == "spark":
-        listed = ", ".join(f"({i}, {'NULL' if v is None else repr(v)})" for i, v in enumerate(values))
         spark.sql(f"INSERT INTO through.db.{name} VALUES {listed}")
+    elif writer == "duckdb":
+        stage.duck(f"INSERT INTO ice.db.{name} VALUES {listed}")
     else:
         rows = {"id": pa.array(range(len(values)), pa.int64()), "s": pa.array(values, pa.string())}
         stage.pyiceberg().load_table(f"db.{name}").append(pa.table(rows))

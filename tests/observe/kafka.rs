@@ -4,19 +4,26 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use afterwrite::lake::Pointer;
 use afterwrite::lake::clock::{Clock, SystemClock};
 use afterwrite::model::event::Door;
+use afterwrite::model::ident::TableName;
 use afterwrite::model::wire::Wire;
 use afterwrite::observe::inbox::Limits;
 use afterwrite::observe::kafka::{KafkaDoor, Options, Topic};
 use afterwrite::observe::ledger::Row;
-use afterwrite::observe::{Entrance, Inbox, Look, Roster};
+use afterwrite::observe::{Entrance, Inbox, Look, Roster, proxy};
+use afterwrite::proto::v1::CommitEvent;
+use prost::Message as _;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::message::{Headers, Message, OwnedMessage};
+use rdkafka::message::{Header, Headers, Message, OwnedHeaders, OwnedMessage};
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
+use serde_json::json;
+
+use super::decoders::recording;
 use super::free;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -38,6 +45,14 @@ impl Cluster {
 
     fn write(&self, partition: i32, value: &str) {
         let record = BaseRecord::<(), str>::to("commits").partition(partition).payload(value);
+        self.producer.send(record).map_err(|(error, _)| error).unwrap();
+        self.producer.flush(LONG).unwrap();
+    }
+
+    fn write_to(&self, topic: &str, value: &[u8], headers: &[(&str, &str)]) {
+        let header = |all: OwnedHeaders, (key, value): &(&str, &str)| all.insert(Header { key, value: Some(*value) });
+        let headers = headers.iter().fold(OwnedHeaders::new(), header);
+        let record = BaseRecord::<(), [u8]>::to(topic).payload(value).headers(headers);
         self.producer.send(record).map_err(|(error, _)| error).unwrap();
         self.producer.flush(LONG).unwrap();
     }
@@ -77,6 +92,7 @@ impl Cluster {
 /// One process: what a door gives to, and what is known of it.
 struct Sidecar {
     inbox: Inbox,
+    roster: Arc<Roster>,
     entrance: Arc<Entrance>,
 }
 
@@ -85,8 +101,8 @@ impl Sidecar {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let inbox = Inbox::new(Arc::clone(&clock), limits);
         let roster = Arc::new(Roster::new(["lake".to_owned()]));
-        let entrance = Arc::new(Entrance::new(inbox.clone(), roster, clock, vec!["lake".into()]));
-        Self { inbox, entrance }
+        let entrance = Arc::new(Entrance::new(inbox.clone(), Arc::clone(&roster), clock, vec!["lake".into()]));
+        Self { inbox, roster, entrance }
     }
 
     fn open(&self, options: Options) -> KafkaDoor {
@@ -94,7 +110,11 @@ impl Sidecar {
     }
 
     fn row(&self) -> Row {
-        self.entrance.ledger().rows(self.entrance.now_ms()).into_iter().find(|r| r.door == Door::Kafka && r.source == "commits").unwrap()
+        self.row_of("commits")
+    }
+
+    fn row_of(&self, topic: &str) -> Row {
+        self.entrance.ledger().rows(self.entrance.now_ms()).into_iter().find(|r| r.door == Door::Kafka && r.source == topic).unwrap()
     }
 
     async fn look(&self) -> Look {
@@ -204,6 +224,64 @@ async fn a_record_that_cannot_be_read_is_parked_and_blocks_nothing() {
     assert!(header("afterwrite-reason").starts_with(b"not a readable json event: "));
     let letter = next(&letters);
     assert_eq!(letter.payload().map(<[u8]>::len), Some(large.len()));
+    door.close().await;
+}
+
+/// A record of each format about `db.t`, with its headers.
+fn told(wire: Wire) -> (Vec<u8>, Vec<(&'static str, &'static str)>) {
+    let mut headers = Vec::new();
+    let value = match wire {
+        Wire::Protobuf => return (CommitEvent { table: "lake.db.t".into(), ..CommitEvent::default() }.encode_to_vec(), headers),
+        Wire::IcebergConnect => return (recording("kafka-connect-commit_to_table.bin"), headers),
+        Wire::Json => json!({ "table": "lake.db.t" }),
+        Wire::CloudEvents => {
+            // binary mode: the attributes are headers, the body is the client's request
+            headers.extend([("ce_type", "updateTable"), ("ce_tabular-type", "table"), ("ce_name", "t"), ("ce_namespace", "db")]);
+            json!({ "requirements": [], "updates": [{ "action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 2 }] })
+        }
+        Wire::IcebergReport => {
+            json!({ "report-type": "commit-report", "table-name": "prod.db.t", "snapshot-id": 5, "operation": "append" })
+        }
+        Wire::S3 => {
+            let object = json!({ "bucket": { "name": "b" }, "object": { "key": "wh%2Fdb/t/metadata/2.metadata.json" } });
+            json!({ "EventName": "s3:ObjectCreated:Put", "Key": "b/wh", "Records": [{ "eventName": "s3:ObjectCreated:Put", "s3": object }] })
+        }
+        Wire::Hudi => json!({ "commitTime": "1", "basePath": "s3a://b/wh/db/t" }),
+        Wire::Polaris => json!({ "event_type": "AFTER_UPDATE_TABLE", "namespace": ["db"], "table_name": "t" }),
+        Wire::OpenLineage => json!({ "eventType": "COMPLETE", "outputs": [{ "namespace": "s3://b", "name": "wh/db/t" }] }),
+        Wire::Trino => json!({
+            "metadata": { "queryState": "FINISHED" }, "ioMetadata": { "output": { "catalogName": "prod", "schema": "db", "table": "t" } },
+        }),
+    };
+    (value.to_string().into_bytes(), headers)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_topic_is_read_in_its_own_format_with_the_headers_of_its_records() {
+    let names = Wire::ALL.map(|wire| (wire.name(), 1));
+    let cluster = Cluster::new(&names);
+    let sidecar = Sidecar::new(free());
+    let at = Pointer { name: TableName::new("lake", "db", "t"), metadata_location: "s3://b/wh/db/t/metadata/1.metadata.json".into() };
+    sidecar.roster.listed("lake", vec![at], 0);
+    let topics = Wire::ALL.map(|wire| Topic { topic: wire.name().into(), wire, catalog: Some("lake".into()) });
+    let door = sidecar.open(Options { topics: topics.into(), max_bytes: 64 << 10, ..cluster.options() });
+    for wire in Wire::ALL {
+        let (value, headers) = told(wire);
+        cluster.write_to(wire.name(), &value, &headers);
+        let look = sidecar.look().await;
+        let table = if wire == Wire::IcebergConnect { "orders" } else { "t" };
+        assert_eq!(look.name, TableName::new("lake", "db", table), "{}", wire.name());
+        sidecar.inbox.done(look);
+        let row = sidecar.row_of(wire.name());
+        assert_eq!((row.received, row.accepted, row.parked, row.dropped), (1, 1, 0, 0), "{}", wire.name());
+    }
+    // a report of a scan is about no commit, and weighs its table's workload
+    let heeded = Arc::<proxy::Ledger>::default();
+    sidecar.entrance.set_heeds(heeded.clone());
+    let scan = json!({ "report-type": "scan-report", "table-name": "prod.db.t", "metrics": { "result-data-files": { "value": 3 } } });
+    cluster.write_to("iceberg-report", scan.to_string().as_bytes(), &[]);
+    until("the scan", || sidecar.row_of("iceberg-report").ignored == 1).await;
+    until("its table", || heeded.scans(&TableName::new("lake", "db", "t")).files == 3).await;
     door.close().await;
 }
 

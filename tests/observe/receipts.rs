@@ -153,3 +153,46 @@ fn one_commit_heard_through_every_door_is_one_look() {
         [row(Door::Grpc, "", 1, 0), row(Door::Http, "/v1/commits", 0, 1), row(Door::Kafka, "commits", 0, 1), row(Door::Poll, "lake", 1, 0)]
     );
 }
+
+/// A side to which the first that is open says all: what joins it, and what comes back.
+#[derive(Default)]
+struct Joining(Mutex<(Vec<i64>, Vec<i64>)>);
+
+impl Awaits for Joining {
+    fn absorbed(&self, ticket: i64) {
+        self.0.lock().unwrap().1.push(ticket);
+    }
+
+    fn joins(&self, later: i64, first: i64) -> bool {
+        assert!(first <= later);
+        self.0.lock().unwrap().0.push(later);
+        true
+    }
+}
+
+#[test]
+fn of_a_table_that_cannot_be_looked_at_a_side_waits_for_no_more_than_the_first() {
+    let (world, sides) = (World::new(free()), [Arc::<Joining>::default(), Arc::default()]);
+    let source = world.inbox.ledger().source(Door::Kafka, "topic");
+    let hear = |side: usize, ticket: i64| {
+        let side: Arc<Joining> = Arc::clone(&sides[side]);
+        assert_eq!(world.inbox.hear_for(event("t", &[ticket], 0), &source, Some(&Receipt::new(side, ticket))), Heard::Accepted);
+    };
+    for ticket in 0..100 {
+        hear(0, ticket);
+        hear(1, 1_000 - ticket);
+        if ticket % 10 == 0 {
+            let look = world.inbox.try_next().unwrap();
+            world.inbox.failed(look);
+            world.clock.pass(3_600_000);
+        }
+    }
+    let told = |side: usize| std::mem::take(&mut *sides[side].0.lock().unwrap());
+    for (side, first) in [(0, 0), (1, 901)] {
+        let (joined, back) = told(side);
+        assert_eq!((joined.len(), joined.contains(&first), back), (99, false, vec![]));
+    }
+    let look = world.inbox.try_next().unwrap();
+    world.inbox.done(look);
+    assert_eq!([told(0).1, told(1).1], [vec![0], vec![901]]);
+}

@@ -105,3 +105,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn records_that_wait_for_one_look_take_the_memory_of_one() {
+    let mut watermark = Watermark::default();
+    for offset in 10..1_000 {
+        assert!(watermark.taken(offset, Some(offset), 1));
+        assert_eq!(watermark.joins(offset, 10), offset > 10, "{offset}");
+    }
+    assert_eq!((watermark.waiting(), watermark.kept(), watermark.next(), watermark.oldest_ms()), (990, 1, Some(10), Some(10)));
+    // one that waits for another look too waits by itself
+    watermark.taken(1_000, None, 2);
+    assert!(watermark.joins(1_000, 10));
+    assert_eq!((watermark.waiting(), watermark.kept()), (991, 2));
+    watermark.absorbed(10);
+    assert_eq!((watermark.waiting(), watermark.kept(), watermark.tell()), (1, 1, Some(1_000)));
+    watermark.absorbed(1_000);
+    assert_eq!((watermark.waiting(), watermark.kept(), watermark.tell()), (0, 0, Some(1_001)));
+    // those along with one that joins another go with it
+    for offset in 1_001..1_004 {
+        watermark.taken(offset, None, 1);
+    }
+    assert!(watermark.joins(1_003, 1_002) && watermark.joins(1_002, 1_001));
+    assert!(!watermark.joins(1_002, 1_001) && !watermark.joins(1_001, 1_001) && !watermark.joins(1_001, 7), "none of them is open");
+    assert_eq!((watermark.waiting(), watermark.kept(), watermark.tell()), (3, 1, None));
+    watermark.absorbed(1_001);
+    assert_eq!((watermark.waiting(), watermark.tell()), (0, Some(1_004)));
+}

@@ -271,6 +271,23 @@ async fn a_refusal_that_speaks_of_the_commits_own_snapshot_is_looked_after() {
     assert_eq!((answer.status, looks), (400, vec![]), "a refusal that speaks of another is told at once");
 }
 
+/// Clients on Iceberg's Java library offer packings that the proxy does not read.
+#[tokio::test]
+async fn an_answer_is_asked_for_in_a_packing_in_which_its_words_are_read() {
+    let stage = Stage::new(30_000).await;
+    stage.world.table(T, &[1]);
+    let accepts = |path: &str| {
+        let hits = stage.world.hits();
+        let hit = hits.iter().rfind(|hit| hit.line().contains(path)).unwrap();
+        super::header(&hit.head, "accept-encoding")
+    };
+    let offered = ["Accept-Encoding: gzip, x-gzip, deflate, br, zstd"];
+    stage.ask("POST", T, &offered, append(Some(1), &[2]).to_string().as_bytes()).await.unwrap();
+    assert_eq!(accepts("POST").as_deref(), Some("gzip"));
+    stage.ask("GET", T, &offered, b"").await.unwrap();
+    assert_eq!(accepts("GET").as_deref(), Some("gzip, x-gzip, deflate, br, zstd"), "everything else is the client's");
+}
+
 #[tokio::test]
 async fn a_conflict_that_names_the_commits_own_snapshot_as_the_head_is_never_told_as_one() {
     let words = || refused_with(409, "CommitFailedException", "Requirement failed: branch main has changed: expected id 1 != 2");

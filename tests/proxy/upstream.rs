@@ -270,6 +270,10 @@ impl State {
         if changes.iter().any(|c| !self.holds(&at(c), c)) {
             return error(409);
         }
+        if let Some(id) = changes.iter().find_map(|c| self.known(&at(c), c)) {
+            let said = json!({"message": format!("Snapshot already exists for id: {id}"), "type": "ValidationException", "code": 400});
+            return Reply::json(400, &json!({ "error": said }));
+        }
         for change in changes.iter().take(most) {
             let table = self.tables.entry(at(change)).or_default();
             for update in change["updates"].as_array().unwrap() {
@@ -288,6 +292,13 @@ impl State {
             Value::Null => Reply::json(200, &loaded(&self.tables[path])),
             _ => Reply::raw("HTTP/1.1 204 No Content\r\n\r\n"),
         }
+    }
+
+    /// A snapshot that a change adds and the table has.
+    fn known(&self, path: &str, change: &Value) -> Option<i64> {
+        let table = self.tables.get(path)?;
+        let adds = change["updates"].as_array().unwrap().iter().filter_map(|update| update["snapshot"]["snapshot-id"].as_i64());
+        adds.into_iter().find(|id| table.snapshots.iter().any(|(known, _)| known == id))
     }
 
     fn holds(&self, path: &str, change: &Value) -> bool {

@@ -6,7 +6,7 @@ use afterwrite::lake::Pointer;
 use afterwrite::lake::clock::SystemClock;
 use afterwrite::model::event::Door;
 use afterwrite::observe::inbox::Limits;
-use afterwrite::observe::{Entrance, Inbox, Roster};
+use afterwrite::observe::{Entrance, Inbox, Roster, proxy};
 use afterwrite::serve::Token;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -16,6 +16,7 @@ use super::*;
 struct World {
     running: Running,
     inbox: Inbox,
+    heeded: Arc<proxy::Ledger>,
 }
 
 /// A server whose door leads to an inbox; the table `lake.db.t` is known at
@@ -27,8 +28,11 @@ async fn world(options: Options, limits: Limits, catalogs: &[&str]) -> World {
     roster.listed("lake", vec![pointer], 0);
     let catalogs = catalogs.iter().map(|&c| c.to_owned()).collect();
     let fake = Fake::new();
-    *fake.entrance.lock().unwrap() = Some(Arc::new(Entrance::new(inbox.clone(), roster, Arc::new(SystemClock), catalogs)));
-    World { running: running(&fake, &options).await, inbox }
+    let entrance = Entrance::new(inbox.clone(), roster, Arc::new(SystemClock), catalogs);
+    let heeded = Arc::<proxy::Ledger>::default();
+    entrance.set_heeds(heeded.clone());
+    *fake.entrance.lock().unwrap() = Some(Arc::new(entrance));
+    World { running: running(&fake, &options).await, inbox, heeded }
 }
 
 async fn open() -> World {
@@ -133,6 +137,23 @@ async fn others_callbacks_are_taken_at_their_own_paths_with_the_answer_that_they
             plain("pond.db.z")
         ]
     );
+}
+
+#[tokio::test]
+async fn a_report_of_a_scan_is_no_commit_and_weighs_its_tables_workload() {
+    let world = open().await;
+    let scan = r#"{"report-type":"scan-report","table-name":"prod.db.x","snapshot-id":7,"filter":true,"schema-id":0,"metrics":{"result-data-files":{"unit":"count","value":3},"total-file-size-in-bytes":{"unit":"bytes","value":70}}}"#;
+    for _ in 0..2 {
+        assert_eq!(world.say("/iceberg/lake/v1/namespaces/db/tables/t/metrics", scan).await, (204, String::new()));
+    }
+    assert_eq!(world.say("/iceberg/v1/namespaces/db/tables/t/metrics?catalog=sea", scan).await.0, 204);
+    let commit = r#"{"report-type":"commit-report","table-name":"prod.db.x","snapshot-id":7,"operation":"append","metrics":{}}"#;
+    assert_eq!(world.say("/iceberg/lake/v1/namespaces/db/tables/t/metrics", commit).await.0, 204);
+    let scans = world.heeded.scans(&TableName::new("lake", "db", "t"));
+    assert_eq!((scans.count, scans.files, scans.bytes), (2, 6, 140));
+    assert_eq!(world.heeded.scans(&TableName::new("sea", "db", "t")).count, 0);
+    assert_eq!(world.counts("/iceberg/metrics"), [4, 1, 0, 3, 0, 0]);
+    assert_eq!(world.looks(), [("lake.db.t".to_owned(), vec![7])]);
 }
 
 #[tokio::test]

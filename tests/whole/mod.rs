@@ -13,6 +13,7 @@ mod modes;
 mod recording;
 mod restarts;
 mod scoping;
+mod sidecars;
 mod spy;
 mod tables;
 mod tiers;

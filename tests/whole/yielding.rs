@@ -4,12 +4,18 @@
 use std::sync::Arc;
 
 use afterwrite::act::{Job, JobState, Journal, Query, Verdict};
+use afterwrite::model::ident::{MAIN, TableName};
+use afterwrite::observe::inbox::Limits;
+use afterwrite::observe::proxy::Ledger;
+use afterwrite::observe::proxy::clients::ClientId;
+use afterwrite::observe::proxy::ledger::{End, Heeds, Writing};
 use afterwrite::orient::Key;
 use afterwrite::serve::backend::Backend;
 use iceberg::spec::Operation;
 
 use super::world::{ACTING, Process, World, append_small, event, rows};
 use crate::fixture::{File, Table, row};
+use crate::observe::free;
 
 /// A rewrite of nine files that waits at its beginning.
 struct Scene {
@@ -77,6 +83,51 @@ async fn a_rewrite_whose_input_is_replaced_stops_before_it_reads() {
     assert_eq!(s.ended().await, (JobState::Failed, gone, 0));
     assert_eq!(s.table.rows().await.len(), 9);
     s.end().await;
+}
+
+/// A commit of a client through the proxy, that is over.
+fn landed(name: &TableName, base: i64, adds: i64, appends: bool, ledger: &Ledger) {
+    let client = ClientId::numbered(1);
+    let (table, reference, touched) = (name.clone(), Some(MAIN.to_owned()), Vec::new());
+    let writing =
+        Writing { request: 1, client, table, uuid: None, reference, parent: Some(base), adds: vec![adds], touched, appends, since_ms: 1 };
+    ledger.begun(&writing);
+    ledger.ended(&writing, End::Landed, 2);
+}
+
+#[tokio::test]
+async fn a_rewrite_that_a_clients_commit_has_overtaken_stops_before_the_look_at_it_has_had_its_turn() {
+    for appends in [false, true] {
+        let world = World::new(ACTING).with_limits(Limits { interval_ms: 3_600_000, ..free() });
+        let table = world.table(Table::plain(), "t").await;
+        let files = append_small(&table, 0, 9, 0).await;
+        let process = world.start().await;
+        let ledger = Arc::<Ledger>::default();
+        process.ooda.set_clients(Arc::clone(&ledger));
+        let seen = Arc::clone(&process.seen);
+        let gate = seen.gate.lock().await;
+        process.report(&table).await;
+        process.until("a rewrite", async || process.seen.rewrites() == 1).await;
+        let base = table.head().await;
+        table.change().remove(&[&files[2]]).append(rows(2..3, 0)).operation(Operation::Overwrite).commit().await;
+        landed(&table.name, base, table.head().await, appends, &ledger);
+        let loads = process.seen.loads();
+        process.report(&table).await;
+        for _ in 0..40 {
+            process.clock_passes(100);
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        // one load, however many rounds were made; what only says that it appended is left to the look
+        assert_eq!(process.seen.loads() - loads, usize::from(!appends));
+        assert_eq!((process.inbox.depth().pending, process.inbox.depth().looking), (1, 0), "the look waits");
+        drop(gate);
+        let job = async || world.journal.jobs(Query::Latest(100)).await.unwrap().pop().unwrap();
+        process.until("its end", async || job().await.state.is_final()).await;
+        let job = job().await;
+        assert_eq!((job.state, job.numbers.tries > 0), (JobState::Failed, appends), "{}", job.note);
+        assert_eq!(table.rows().await.len(), 9);
+        process.stop().await;
+    }
 }
 
 #[tokio::test]

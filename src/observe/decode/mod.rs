@@ -26,7 +26,7 @@ use crate::model::wire::Wire;
 pub use connect::{File as ConnectFile, Message as ConnectMessage, Payload as ConnectPayload, decode as connect_message};
 pub use native::{Told, events as native_events};
 pub use notification::decode as notification;
-pub use report::decode_at as report_at;
+pub use report::{decode_at as report_at, table as reported_table};
 
 /// Longest name, in bytes over its parts: the inbox keeps names.
 const MAX_NAME: usize = 1024;

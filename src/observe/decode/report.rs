@@ -30,14 +30,14 @@ struct Report {
 pub(super) fn decode(body: &[u8]) -> Decoded {
     let report: Report = read(body)?;
     let Some(mut draft) = report.draft() else { return Ok(Vec::new()) };
-    let mut parts: Vec<String> = report.table_name.split('.').map(Into::into).collect();
-    let table = parts.pop().unwrap_or_default();
-    if parts.len() < 2 {
-        return Err(format!("table-name: `{}` has less than three parts", report.table_name.chars().take(64).collect::<String>()));
-    }
-    let catalog = Some(parts.remove(0));
-    draft.table = Where::Foreign(Foreign { catalog, namespace: parts, table });
+    draft.table = Where::Foreign(report.table()?);
     Ok(vec![draft])
+}
+
+/// The table that a report by itself names, whatever it reports; `None` when it is no
+/// report, or names none.
+pub fn table(body: &[u8]) -> Option<Foreign> {
+    read::<Report>(body).ok()?.table().ok()
 }
 
 /// A report posted to a table's own address.
@@ -53,6 +53,15 @@ pub fn decode_at(table: &Foreign, body: &[u8]) -> Result<Vec<Draft>, Error> {
 }
 
 impl Report {
+    fn table(&self) -> Result<Foreign, String> {
+        let mut parts: Vec<String> = self.table_name.split('.').map(Into::into).collect();
+        let table = parts.pop().unwrap_or_default();
+        if parts.len() < 2 {
+            return Err(format!("table-name: `{}` has less than three parts", self.table_name.chars().take(64).collect::<String>()));
+        }
+        Ok(Foreign { catalog: Some(parts.remove(0)), namespace: parts, table })
+    }
+
     /// `None` for a report of something else than a commit.
     fn draft(&self) -> Option<Draft> {
         let is_commit = match self.report_type.as_deref() {

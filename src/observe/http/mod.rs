@@ -128,7 +128,13 @@ async fn of_a_table(State(door): State<HttpDoor>, uri: Uri, headers: HeaderMap, 
     let drafts: Result<Vec<Vec<Draft>>, decode::Error> = path.tables.iter().map(read).collect();
     match drafts.map(|of_each| of_each.into_iter().flatten().collect::<Vec<_>>()) {
         Ok(_) if path.tables.is_empty() => door.park(&source, "the address names no table: its names are not UTF-8".into()),
-        Ok(drafts) => door.answer(&source, drafts, catalog_of(&uri).or(path.catalog).as_deref(), status),
+        Ok(drafts) => {
+            let catalog = catalog_of(&uri).or(path.catalog);
+            if path.kind == Kind::Metrics && drafts.is_empty() {
+                door.entrance.scanned(path.tables, catalog.as_deref(), &body);
+            }
+            door.answer(&source, drafts, catalog.as_deref(), status)
+        }
         Err(error) => door.park(&source, error.to_string()),
     }
 }

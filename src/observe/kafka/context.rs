@@ -32,6 +32,10 @@ impl Awaits for Tracker {
     fn absorbed(&self, offset: i64) {
         self.watermark().absorbed(offset);
     }
+
+    fn joins(&self, later: i64, first: i64) -> bool {
+        self.watermark().joins(later, first)
+    }
 }
 
 #[derive(Default)]
@@ -92,22 +96,22 @@ impl Context {
     }
 
     /// Tells each source how much of it waits. Gives back the records of all of
-    /// them that were read and are not absorbed.
+    /// them that take memory until they are absorbed.
     pub(super) fn tell_lag(&self) -> usize {
         let state = self.state();
-        let mut all = 0_usize;
+        let mut kept = 0_usize;
         for (topic, source) in &self.sources {
             let (mut waiting, mut oldest) = (0_usize, None::<i64>);
             for tracker in state.trackers.get(topic).into_iter().flat_map(HashMap::values) {
                 let watermark = tracker.watermark();
                 waiting = waiting.saturating_add(watermark.waiting());
+                kept = kept.saturating_add(watermark.kept());
                 oldest = [oldest, watermark.oldest_ms()].into_iter().flatten().min();
             }
-            all = all.saturating_add(waiting);
             let unread = state.unread.get(topic).copied().unwrap_or(0);
             source.set_lag(unread.saturating_add(u64::try_from(waiting).unwrap_or(u64::MAX)), oldest);
         }
-        all
+        kept
     }
 
     /// A poll failed.

@@ -14,6 +14,7 @@ use super::Topic;
 use super::context::{Context, Tracker};
 use super::letters::{Letters, Parked};
 use crate::model::event::{Door, Event, Heard};
+use crate::model::wire::Wire;
 use crate::observe::decode::{self, Draft, Record};
 use crate::observe::entrance::Entrance;
 use crate::observe::ledger::Source;
@@ -22,8 +23,9 @@ use crate::telemetry;
 
 /// Between two storings of offsets.
 const TICK_MS: i64 = 100;
-/// Records that may wait for their looks; reading rests beyond, until half of
-/// them are absorbed.
+/// Records that may be kept until their looks are absorbed; reading rests beyond, until
+/// half of them are. Of one table and partition no more than one is kept, however many
+/// wait for the same look.
 const MOST_WAITING: usize = 200_000;
 /// Bytes of dead letters that may wait to be written; reading rests beyond.
 const MOST_LETTERS: usize = 32 << 20;
@@ -99,9 +101,9 @@ impl Reader {
             }
         }
         consumer.context().store(consumer);
-        let waiting = consumer.context().tell_lag();
+        let kept = consumer.context().tell_lag();
         let most = if self.rests { MOST_WAITING / 2 } else { MOST_WAITING };
-        let rest = waiting > most || !self.held.is_empty() || self.is_heavy();
+        let rest = kept > most || !self.held.is_empty() || self.is_heavy();
         if !rest && !self.rests {
             return;
         }
@@ -136,6 +138,9 @@ impl Reader {
         };
         if drafts.is_empty() {
             read.source.ignored();
+            if let (Wire::IcebergReport, Some(value)) = (read.topic.wire, message.payload()) {
+                self.entrance.scanned(decode::reported_table(value), read.topic.catalog.as_deref(), value);
+            }
         }
         let mut events = Vec::with_capacity(drafts.len());
         for draft in drafts {

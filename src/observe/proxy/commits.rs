@@ -29,7 +29,7 @@ use super::commit::{self, Change};
 use super::events;
 use super::forward::{busy, json, pass, plain, rebuilt, refusal as refuse};
 use super::gate::Gate;
-use super::headers::for_look;
+use super::headers::{for_look, readable};
 use super::heal::{self, Answer, Look, Stand, Verdict, Words};
 use super::ledger::{End, Writing};
 use super::loaded;
@@ -68,7 +68,13 @@ struct Commit {
 }
 
 /// Passes a commit through, and heals it.
-pub async fn answer(gate: &Arc<Gate>, client: ClientId, parts: Parts, body: Incoming, route: Route<'_>) -> Result<Response<Body>, Error> {
+pub async fn answer(
+    gate: &Arc<Gate>,
+    client: ClientId,
+    mut parts: Parts,
+    body: Incoming,
+    route: Route<'_>,
+) -> Result<Response<Body>, Error> {
     let (bytes, held) = match keep(body, gate.limits.commit, &gate.commits).await {
         Kept::Whole(bytes, held) => (bytes, held),
         Kept::Large(body) => return unread(gate, Request::from_parts(parts, body), route, "large commit").await,
@@ -78,6 +84,9 @@ pub async fn answer(gate: &Arc<Gate>, client: ClientId, parts: Parts, body: Inco
     let Some(targets) = text.and_then(|text| gate.guarded(|| targets(gate, &text, route)).flatten()) else {
         return unread(gate, Request::from_parts(parts, full(bytes)), route, "unreadable commit").await;
     };
+    if gate.heal_ms.is_some() {
+        readable(&mut parts.headers);
+    }
     let commit = Commit {
         gate: Arc::clone(gate),
         client,

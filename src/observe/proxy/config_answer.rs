@@ -125,6 +125,26 @@ mod tests {
     }
 
     #[test]
+    fn behind_a_proxy_that_takes_a_prefix_away_the_uri_has_it_again() {
+        let at = |upstream: &str, uri: &str| {
+            let body = json!({"overrides": {"uri": uri}}).to_string();
+            let read = rewrite(body.as_bytes(), &Base::parse(upstream).unwrap(), "https://front/lake");
+            read.body.map(|body| serde_json::from_slice::<Value>(&body).unwrap()["overrides"]["uri"].as_str().unwrap().to_owned())
+        };
+        for (upstream, uri) in [
+            ("http://cat:8181", "http://cat:8181"),
+            ("http://cat:8181/catalog", "http://cat:8181/catalog"),
+            // made by a catalog that heeds the prefix, and by one that does not
+            ("http://cat:8181/catalog", "https://front/lake/catalog"),
+            ("http://cat:8181/catalog", "https://front/catalog"),
+            ("http://cat:8181", "https://front"),
+        ] {
+            assert_eq!(at(upstream, uri).as_deref(), Some("https://front/lake"), "{upstream} {uri}");
+        }
+        assert_eq!(at("http://cat:8181", "https://front/lake/"), None, "it is right as it is");
+    }
+
+    #[test]
     fn a_uri_that_names_another_place_is_left_and_said() {
         for (upstream, uri) in [
             ("http://cat:8181/catalog", "http://cat:8181/other"),

@@ -48,9 +48,15 @@ impl Asked {
         if self.tls { "https" } else { "http" }
     }
 
-    /// The origin under which the client reached us, or an earlier proxy that says
-    /// so: what upstream is told too.
+    /// What the client has before every path of the catalog: the origin under which it
+    /// reached us, or an earlier proxy that says so, and the prefix that one took away.
+    /// Upstream is told all of it too.
     pub fn origin(&self, headers: &HeaderMap) -> String {
+        let prefix = said(headers, "x-forwarded-prefix").filter(|prefix| prefix.starts_with('/')).unwrap_or_default();
+        format!("{}{}", self.host(headers), prefix.trim_end_matches('/'))
+    }
+
+    fn host(&self, headers: &HeaderMap) -> String {
         let scheme = said(headers, "x-forwarded-proto").filter(|s| matches!(*s, "http" | "https")).unwrap_or(self.scheme());
         let Some(host) = said(headers, "x-forwarded-host").or_else(|| said(headers, "host")) else {
             return format!("{scheme}://{}", self.local);
@@ -101,6 +107,22 @@ fn named_port(host: &str) -> Option<u16> {
     match host.rsplit_once(':') {
         Some((before, port)) if !before.contains(':') || before.ends_with(']') => port.parse().ok(),
         _ => None,
+    }
+}
+
+/// Has the answer packed in nothing that cannot be read here: what a refusal says decides
+/// whether the client may hear it.
+pub fn readable(headers: &mut HeaderMap) {
+    let listed = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    let takes_gzip = |coding: &str| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        let is_refused = weight.trim().strip_prefix("q=").and_then(|q| q.trim().parse::<f32>().ok()) == Some(0.0);
+        name.trim().eq_ignore_ascii_case("gzip") && !is_refused
+    };
+    let gzip = listed.into_iter().any(takes_gzip);
+    headers.remove(header::ACCEPT_ENCODING);
+    if gzip {
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     }
 }
 
@@ -214,6 +236,22 @@ mod tests {
     }
 
     #[test]
+    fn a_commits_answer_is_asked_for_in_what_can_be_read() {
+        let asked = |accepts: &[&str]| {
+            let mut headers = HeaderMap::new();
+            accepts.iter().for_each(|value| drop(headers.append(header::ACCEPT_ENCODING, value.parse().unwrap())));
+            readable(&mut headers);
+            headers.get(header::ACCEPT_ENCODING).map(|value| value.to_str().unwrap().to_owned())
+        };
+        for gzip in [&["gzip"][..], &["br, GZip;q=0.5, zstd"], &["br", "deflate,gzip"]] {
+            assert_eq!(asked(gzip).as_deref(), Some("gzip"), "{gzip:?}");
+        }
+        for none in [&[][..], &["br, zstd, xz"], &["gzip;q=0, br"], &["*"], &[""]] {
+            assert_eq!(asked(none), None, "{none:?}");
+        }
+    }
+
+    #[test]
     fn the_origin_is_what_the_client_called_us() {
         assert_eq!(asked().origin(&map(&[("host", "p:99")])), "http://p:99");
         assert_eq!(Asked { tls: true, ..asked() }.origin(&map(&[])), "https://127.0.0.1:7413");
@@ -223,6 +261,9 @@ mod tests {
         assert_eq!(behind(&[front[0], front[1], front[2], ("x-forwarded-port", "8443")]), "https://front:8443");
         assert_eq!(behind(&[front[0], front[1], front[2], ("x-forwarded-port", "443")]), "https://front");
         assert_eq!(behind(&[("host", "p:99"), ("x-forwarded-proto", "gopher")]), "http://p:99");
+        assert_eq!(behind(&[front[0], front[1], front[2], ("x-forwarded-prefix", "/iceberg/, /x")]), "https://front/iceberg");
+        assert_eq!(behind(&[("host", "p:99"), ("x-forwarded-prefix", "/")]), "http://p:99");
+        assert_eq!(behind(&[("host", "p:99"), ("x-forwarded-prefix", "evil.example")]), "http://p:99");
         assert_eq!((port_of("p", true), port_of("[::1]:5", false), port_of("[::1]", false)), (443, 5, 80));
     }
 }

@@ -84,6 +84,16 @@ pub struct Race {
     /// The partitions that its summaries name: where to look, no more. Empty when
     /// they name none, which says nothing.
     pub touched: Vec<Touched>,
+    /// It says that it only adds rows.
+    pub appends: bool,
+}
+
+impl Race {
+    /// Whether a rewrite may have lost an input to it, by what it says of itself: it does
+    /// more than append and, where it names partitions, takes files away in one.
+    pub fn may_take_away(&self) -> bool {
+        !self.appends && (self.touched.is_empty() || self.touched.iter().any(|touched| touched.files_removed > 0))
+    }
 }
 
 /// Takes what the proxy hears. Called in a request's path: never waits.
@@ -116,7 +126,8 @@ const MOST_REFS: usize = 32;
 struct Page {
     heard_ms: i64,
     writings: Vec<Writing>,
-    landed: BTreeMap<String, Race>,
+    /// By ref: the last commit that landed, and the last that may have taken files away.
+    landed: BTreeMap<String, (Race, Option<Race>)>,
     loaded_ms: Option<i64>,
     clients: Clients,
     scans: Scans,
@@ -154,13 +165,17 @@ impl Ledger {
     }
 
     /// The commits that a rewrite races which was planned on `base`, a snapshot of
-    /// this ref: those under way, and the last that landed, unless it made `base`.
+    /// this ref: those under way, the last that landed, and the last of those that may
+    /// have taken files away; none that made `base`.
     pub fn races(&self, table: &TableName, reference: &str, base: i64) -> Vec<Race> {
         let pages = self.pages();
         let Some(page) = pages.get(table) else { return Vec::new() };
-        let landed = page.landed.get(reference).filter(|race| race.snapshot != base).cloned();
+        let landed = page.landed.get(reference).into_iter().flat_map(|(last, taking)| {
+            let taking = taking.as_ref().filter(|taking| taking.snapshot != last.snapshot);
+            taking.into_iter().chain([last]).filter(|race| race.snapshot != base).cloned()
+        });
         let under_way = page.writings.iter().filter(|w| w.reference.as_deref() == Some(reference)).filter_map(|w| race(w, false));
-        landed.into_iter().chain(under_way).collect()
+        landed.chain(under_way).collect()
     }
 
     /// When a client last loaded the table.
@@ -227,7 +242,8 @@ impl Ledger {
 
 fn race(writing: &Writing, landed: bool) -> Option<Race> {
     let snapshot = *writing.adds.last()?;
-    Some(Race { snapshot, parent: writing.parent, landed, since_ms: writing.since_ms, touched: writing.touched.clone() })
+    let (touched, appends) = (writing.touched.clone(), writing.appends);
+    Some(Race { snapshot, parent: writing.parent, landed, since_ms: writing.since_ms, touched, appends })
 }
 
 impl Heeds for Ledger {
@@ -248,7 +264,9 @@ impl Heeds for Ledger {
             if let (End::Landed, Some(reference), Some(race)) = (end, &writing.reference, race(writing, true))
                 && (page.landed.len() < MOST_REFS || page.landed.contains_key(reference))
             {
-                page.landed.insert(reference.clone(), race);
+                let taking = page.landed.remove(reference).and_then(|(_, taking)| taking);
+                let taking = Some(race.clone()).filter(Race::may_take_away).or(taking);
+                page.landed.insert(reference.clone(), (race, taking));
             }
         });
     }
@@ -313,6 +331,28 @@ mod tests {
         ledger.ended(&two, End::NotLanded, 7);
         assert_eq!(seen(&ledger, 10), [(12, true)]);
         assert_eq!(seen(&ledger, 12), []);
+    }
+
+    #[test]
+    fn a_commit_that_took_files_away_is_raced_although_others_have_landed_since() {
+        let ledger = Ledger::default();
+        let land = |writing: Writing| {
+            ledger.begun(&writing);
+            ledger.ended(&writing, End::Landed, 6);
+        };
+        land(writing(1, Some("main"), 10, &[11]));
+        land(Writing { appends: true, ..writing(2, Some("main"), 11, &[12]) });
+        land(Writing { appends: true, ..writing(3, Some("main"), 12, &[13]) });
+        assert_eq!(seen(&ledger, 10), [(11, true), (13, true)]);
+        assert_eq!((seen(&ledger, 11), seen(&ledger, 13)), (vec![(13, true)], vec![(11, true)]));
+        let takes = |ledger: &Ledger| ledger.races(&name("t"), "main", 10).iter().map(Race::may_take_away).collect::<Vec<_>>();
+        assert_eq!(takes(&ledger), [true, false]);
+        // one that names its partitions and takes nothing away in any
+        let touched = |files_removed| vec![Touched { path: "p=1".into(), files_added: 1, files_removed }];
+        land(Writing { touched: touched(0), ..writing(4, Some("main"), 13, &[14]) });
+        assert_eq!((seen(&ledger, 10), takes(&ledger)), (vec![(11, true), (14, true)], vec![true, false]));
+        land(Writing { touched: touched(2), ..writing(5, Some("main"), 14, &[15]) });
+        assert_eq!((seen(&ledger, 10), takes(&ledger)), (vec![(15, true)], vec![true]));
     }
 
     #[test]

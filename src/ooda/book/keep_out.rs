@@ -98,8 +98,9 @@ impl ScopePage {
         let (traits, now_ms) = (&decision.traits, decision.at_ms);
         let over = |since: i64| now_ms >= since.saturating_add(policy.keep_out_ms);
         let asks = matches!(decision.verdict, Verdict::Now { .. } | Verdict::Queued { .. });
+        let for_a_writer = decision.checks.iter().any(|check| check.name == "keep-out" && !check.passed);
         self.kept_out_since_ms = match &decision.verdict {
-            Verdict::Not { reason: Reason::KeptOut { .. } } => Some(self.kept_out_since_ms.unwrap_or(now_ms)),
+            Verdict::Not { reason: Reason::KeptOut { .. } } if for_a_writer => Some(self.kept_out_since_ms.unwrap_or(now_ms)),
             _ if asks => self.kept_out_since_ms.filter(|since| over(*since)),
             _ => None,
         };

@@ -21,7 +21,7 @@ use crate::model::policy::Policy;
 use crate::model::refusal::{Refusal, Refused};
 use crate::model::table::{SpecInfo, TableView};
 use crate::model::window;
-use crate::model::writers::{Hold, Writers};
+use crate::model::writers::{Hold, Sidecar, Writers};
 use crate::orient::{How, Key, Mark, TableState, traits};
 use crate::replay::recorder::Recorder;
 use crate::serve::backend::{Explained, label};
@@ -58,6 +58,8 @@ pub struct Page {
     specs: BTreeMap<i32, Arc<SpecInfo>>,
     commits: Commits,
     warnings: Vec<Warning>,
+    /// The sidecar that rewrote in it last, unless that is this one.
+    sidecar: Option<Sidecar>,
     scopes: BTreeMap<PartitionKey, ScopePage>,
     /// Partitions that wait for a look.
     awaiting: BTreeSet<PartitionKey>,
@@ -95,7 +97,7 @@ pub struct Known<'a> {
 impl Page {
     /// Of a table looked at for the first time.
     pub fn new(seen: Seen<'_>) -> Self {
-        let Seen { view, policy, warnings, tenant, absorbed, began_ms } = seen;
+        let Seen { view, policy, warnings, tenant, absorbed, sidecar, began_ms } = seen;
         let state = &absorbed.state;
         Self {
             facts: facts(view, state, data_bytes(state)),
@@ -118,6 +120,7 @@ impl Page {
             specs: view.specs.clone(),
             commits: Commits::of(view),
             warnings,
+            sidecar,
             scopes: BTreeMap::new(),
             awaiting: BTreeSet::new(),
             clients_until_ms: 0,
@@ -126,7 +129,7 @@ impl Page {
 
     /// Another look's result; gives back the partitions to judge.
     pub fn take_in(&mut self, seen: Seen<'_>) -> BTreeSet<PartitionKey> {
-        let Seen { view, policy, warnings, tenant, absorbed, began_ms } = seen;
+        let Seen { view, policy, warnings, tenant, absorbed, sidecar, began_ms } = seen;
         let now = &absorbed.state;
         let before = absorbed.before.as_deref().filter(|before| before.layout.mark() == self.mark);
         let (mut scopes, bytes) = self.changed(before, now);
@@ -134,7 +137,9 @@ impl Page {
         let facts = facts(view, now, bytes);
         let global_deletes = now.layout.global_deletes();
         let large = |facts: &TableFacts| facts.bytes >= policy.min_table_bytes;
+        let instance = |sidecar: &Option<Sidecar>| sidecar.as_ref().map(|s| s.instance.clone());
         let all = self.policy != policy
+            || instance(&self.sidecar) != instance(&sidecar)
             || self.refused != view.refused
             || large(&self.facts) != large(&facts)
             || self.global_deletes != global_deletes;
@@ -158,7 +163,7 @@ impl Page {
         self.format_version = view.format_version;
         self.engine = view.engine();
         (self.policy, self.tenant) = (policy, tenant);
-        self.warnings = warnings;
+        (self.warnings, self.sidecar) = (warnings, sidecar);
         (self.mark, self.global_deletes) = (now.layout.mark(), global_deletes);
         self.looked_at_ms = began_ms;
         self.metadata_location.clone_from(&view.metadata_location);
@@ -307,6 +312,7 @@ impl Page {
             kept_out_since_ms: scope.kept_out_since_ms,
             hold: known.hold.cloned(),
             harmed: known.clients.harmed,
+            sidecar: self.sidecar.clone(),
         };
         let refusals: Vec<Refused> = self.refused.iter().chain(&self.disproved).chain(&scope.refused).cloned().collect();
         let memory = scope.memory_at(known.now_ms);

@@ -21,6 +21,8 @@ final class Outbox {
   private static final Logger LOG = LoggerFactory.getLogger(Outbox.class);
   private static final Map<Settings, Outbox> OPEN = new HashMap<>();
   private static final int BATCH = 64;
+  /** Characters of one request: a quarter of what the sidecar takes in bytes. A larger event goes by itself. */
+  private static final int MOST_CHARACTERS = 1 << 20;
   private static final int ATTEMPTS = 3;
   private static final long BACKOFF_MS = 500;
   private static final long WARN_EVERY_NS = TimeUnit.MINUTES.toNanos(1);
@@ -147,13 +149,35 @@ final class Outbox {
     }
   }
 
-  /** Sends a batch, in a few attempts; what does not arrive is dropped. Gives the sink to use next. */
+  /** Sends a batch, in as few requests as may be. Gives the sink to use next. */
   private Sink deliver(Sink sink, List<Commit> batch) throws InterruptedException {
     List<Sink.Message> messages = messages(batch);
     dropped.addAndGet(batch.size() - messages.size());
-    if (messages.isEmpty()) {
-      return sink;
+    int told = 0;
+    try {
+      while (told < messages.size()) {
+        List<Sink.Message> request = messages.subList(told, end(messages, told));
+        told += request.size();
+        sink = send(sink, request);
+      }
+    } finally {
+      dropped.addAndGet(messages.size() - told);
     }
+    return sink;
+  }
+
+  /** Where a request ends that begins with this message. */
+  private static int end(List<Sink.Message> messages, int from) {
+    int end = from + 1;
+    long characters = messages.get(from).json.length();
+    while (end < messages.size() && (characters += messages.get(end).json.length()) <= MOST_CHARACTERS) {
+      end++;
+    }
+    return end;
+  }
+
+  /** Sends what makes one request, in a few attempts; what does not arrive is dropped. Gives the sink to use next. */
+  private Sink send(Sink sink, List<Sink.Message> messages) throws InterruptedException {
     long arrived = 0;
     Throwable problem = null;
     try {

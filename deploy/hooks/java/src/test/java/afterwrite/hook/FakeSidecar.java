@@ -21,6 +21,8 @@ final class FakeSidecar implements AutoCloseable {
   final BlockingQueue<Integer> statuses = new LinkedBlockingQueue<>();
 
   volatile long delayMs;
+  /** Bodies beyond are refused, as the sidecar does. */
+  volatile int mostBytes = Integer.MAX_VALUE;
   private final HttpServer server;
 
   FakeSidecar() throws IOException {
@@ -34,7 +36,7 @@ final class FakeSidecar implements AutoCloseable {
       byte[] body = exchange.getRequestBody().readAllBytes();
       tokens.add(String.valueOf(exchange.getRequestHeaders().getFirst("Authorization")));
       pause(delayMs);
-      Integer status = statuses.poll();
+      Integer status = body.length > mostBytes ? Integer.valueOf(413) : statuses.poll();
       if (status == null) {
         new ObjectMapper().readTree(body).forEach(heard::add);
       }

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
@@ -120,6 +121,26 @@ class OutboxTest {
       assertEquals(3, sidecar.tokens.size(), "what may pass is tried again");
       outbox.close();
       assertArrayEquals(new long[] {2, 1, 1}, outbox.counts());
+    }
+  }
+
+  @Test
+  void commits_that_touch_many_partitions_are_told_in_requests_that_the_sidecar_takes() throws Exception {
+    try (FakeSidecar sidecar = new FakeSidecar()) {
+      sidecar.mostBytes = 4 << 20;
+      Outbox outbox = new Outbox(Settings.of(Map.of("afterwrite.endpoint", sidecar.endpoint())), Sink::open);
+      Map<String, String> summary = new HashMap<>();
+      for (int p = 0; p < 1000; p++) {
+        summary.put("partitions.day=2026-01-01/region=" + p, "added-data-files=1,added-records=5,added-files-size=500,deleted-data-files=1");
+      }
+      for (int i = 0; i < 64; i++) {
+        outbox.offer(new Commit("lake.db.t", i, summary, ""));
+      }
+      outbox.start();
+      assertEquals(64, sidecar.await(64).size());
+      outbox.close();
+      assertArrayEquals(new long[] {64, 64, 0}, outbox.counts());
+      assertTrue(sidecar.tokens.size() < 16, sidecar.tokens.size() + " requests");
     }
   }
 
