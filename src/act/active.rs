@@ -43,6 +43,11 @@ impl Active {
         self.lock().contains_key(job)
     }
 
+    /// What a job rewrites.
+    pub(super) fn plan(&self, job: &JobId) -> Option<Arc<Plan>> {
+        self.lock().get(job)?.plan.clone()
+    }
+
     /// The rewrites of a table of some partitions, with what stops them.
     pub(super) fn rewrites(&self, table: &TableName, of: impl Fn(&PartitionKey) -> bool) -> Vec<(Arc<Plan>, Arc<Stop>)> {
         let jobs = self.lock();

@@ -8,11 +8,12 @@ use super::attempt::{self, AttemptState, Loss};
 use super::backoff::Backoff;
 use super::control::Watch;
 use super::job::{Job, JobState, Verdict};
+use super::join::{Asked, Turn};
 use super::{Act, Work, journal_failed, undo};
 use crate::lake::{Commit, Error, Table, Written};
 use crate::model::killpoint::KillPoint;
 use crate::model::outcome::{Conflict, Outcome, Resolution};
-use crate::model::plan::{AttemptId, Plan};
+use crate::model::plan::AttemptId;
 use crate::model::table::TableView;
 
 /// What is to be committed.
@@ -20,7 +21,7 @@ pub(super) enum Effort<'a> {
     /// The outputs of a plan in place of its inputs.
     Rewrite {
         /// The outputs.
-        written: &'a Written,
+        written: &'a Arc<Written>,
     },
     /// The branch goes back from a snapshot to its parent.
     Undo {
@@ -29,17 +30,8 @@ pub(super) enum Effort<'a> {
     },
 }
 
-impl Effort<'_> {
-    async fn commit(&self, table: &dyn Table, plan: &Plan, commit: &Commit<'_>) -> Result<Outcome, Error> {
-        match self {
-            Self::Rewrite { written } => table.commit(plan, written, commit).await,
-            Self::Undo { snapshot_id } => table.undo(*snapshot_id, commit).await,
-        }
-    }
-}
-
 /// What a try came to.
-enum Tried {
+pub(super) enum Tried {
     /// The catalog's answer, journaled.
     Answered(Outcome),
     /// It may have landed.
@@ -69,10 +61,15 @@ impl Act {
                 work.stop.cancel();
             }
             work.stop.check(self.clock.elapsed_ms()).map_err(|e| self.halted(work, e))?;
-            let last = match self.try_alone(work, effort).await? {
+            work.shared = false;
+            let tried = self.try_in_turn(work, effort).await?;
+            // no rewrite fails by another's
+            work.alone |= work.shared && !matches!(&tried, Some(Tried::Answered(Outcome::Conflict(_))));
+            let last = match tried {
                 None => Verdict::Replan { conflict: Conflict::MetadataMoved, max_bytes: None },
                 Some(Tried::Answered(Outcome::Landed { snapshot_id })) => return Ok(snapshot_id),
                 Some(Tried::Answered(Outcome::Conflict(conflict))) => self.after_conflict(work, conflict)?,
+                Some(Tried::Answered(Outcome::Rejected { reason })) if work.shared => Verdict::Failed { error: reason },
                 Some(Tried::Answered(Outcome::Rejected { reason })) => return Err(Verdict::Failed { error: reason }),
                 Some(Tried::Answered(Outcome::Unknown { reason }) | Tried::Unknown { reason }) => {
                     if let Some(snapshot_id) = self.resolve(work, reason).await? {
@@ -90,11 +87,16 @@ impl Act {
     }
 
     /// One try from the table's one place to commit, of this process and of all that
-    /// share the journal; `None` while another process has it.
+    /// share the journal; `None` while another process has it. Another job that has the place
+    /// may take this one along.
     ///
     /// Should the journal not take the place back, the job's end does.
-    async fn try_alone(&self, work: &mut Work, effort: &Effort<'_>) -> Result<Option<Tried>, Verdict> {
-        let _here = self.leases.committer(work.job.plan.table).await;
+    async fn try_in_turn(&self, work: &mut Work, effort: &Effort<'_>) -> Result<Option<Tried>, Verdict> {
+        work.stop.carried.store(0, Ordering::Relaxed);
+        let _here = match self.turn(work, effort).await {
+            Turn::Own(place) => place,
+            Turn::Taken(answer) => return self.taken_along(work, answer).await.map(Some),
+        };
         let dead = self.dead_holders().await.map_err(journal_failed)?;
         if !self.journal.take_place(&self.holder.id, &work.job.id, &dead).await.map_err(journal_failed)? {
             return Ok(None);
@@ -117,7 +119,7 @@ impl Act {
         }
     }
 
-    /// One try, with its own attempt.
+    /// One try, with its own attempt, for the job and those that it takes along.
     ///
     /// An error after the catalog may have been asked is an unknown outcome. A
     /// crash inside is told apart by the journal: `writing` was never asked,
@@ -131,25 +133,54 @@ impl Act {
         };
         work.turn_to(&table);
         self.heed_holds(work, table.view()).await?;
-        work.stop.carried.store(0, Ordering::Relaxed);
         work.numbers.tries += 1;
         let id = attempt::id(&work.job.id, work.numbers.tries);
         self.begin(work, &id, work.numbers.tries).await?;
-        let watch = Watch::new(self, &work.stop, &id, false);
+        let taken = self.take_along(work, effort).await;
+        work.shared = !taken.is_empty();
+        let stop = Arc::clone(&work.stop);
+        let watch = Watch::new(self, &stop, &id, false);
         let commit =
             Commit { attempt: &id, instance: &self.instance, control: &watch, now_ms: self.clock.now_ms(), nonce: self.chance.next() };
-        let answer = self.watched(&work.stop, effort.commit(table.as_ref(), &work.job.plan, &commit)).await;
-        let asked = watch.asked();
+        let (told, others) = match effort {
+            Effort::Undo { snapshot_id } => (self.watched(&stop, table.undo(*snapshot_id, &commit)).await, None),
+            Effort::Rewrite { written } if taken.is_empty() => {
+                (self.watched(&stop, table.commit(&work.job.plan, written, &commit)).await, None)
+            }
+            Effort::Rewrite { written } => {
+                let (own, others) = self.commit_with(work, &table, written, &commit, taken).await;
+                (own, Some(others))
+            }
+        };
         self.kill.reached(KillPoint::CatalogAnswered);
-        match answer {
-            Ok(Outcome::Unknown { reason }) => self.unknown(work, table.view(), &id, asked, reason).await,
-            Err(error) if asked => self.unknown(work, table.view(), &id, asked, error.to_string()).await,
+        let first = watch.asked().then(|| work.job.id.clone());
+        let asked = match others {
+            None => Asked { asked: watch.asked(), first },
+            Some(others) => Asked { asked: watch.asked(), first: self.tell(&table, others, first) },
+        };
+        self.conclude(work, table.as_ref(), &id, asked, told).await
+    }
+
+    /// Journals what became of a try.
+    pub(super) async fn conclude(
+        &self,
+        work: &mut Work,
+        table: &dyn Table,
+        id: &AttemptId,
+        asked: Asked,
+        told: crate::lake::Result<Outcome>,
+    ) -> Result<Tried, Verdict> {
+        let Asked { asked, first } = asked;
+        work.numbers.joined_to = first.filter(|first| asked && *first != work.job.id);
+        match told {
+            Ok(Outcome::Unknown { reason }) => self.unknown(work, table.view(), id, asked, reason).await,
+            Err(error) if asked => self.unknown(work, table.view(), id, asked, error.to_string()).await,
             Ok(outcome) => {
-                self.answered(work, table.as_ref(), &id, &outcome).await?;
+                self.answered(work, table, id, &outcome).await?;
                 Ok(Tried::Answered(outcome))
             }
             Err(error) => {
-                self.lose(work, table.as_ref(), &id, Loss::NeverAsked).await?;
+                self.lose(work, table, id, Loss::NeverAsked).await?;
                 match error {
                     Error::Unreachable { .. } | Error::NotFound { .. } => Ok(Tried::NotAsked(error)),
                     error => Err(self.halted(work, error)),
@@ -171,7 +202,7 @@ impl Act {
         }
     }
 
-    async fn lose(&self, work: &Work, table: &dyn Table, id: &AttemptId, loss: Loss) -> Result<(), Verdict> {
+    pub(super) async fn lose(&self, work: &Work, table: &dyn Table, id: &AttemptId, loss: Loss) -> Result<(), Verdict> {
         self.journal.step(&self.holder.id, id, &AttemptState::Lost { loss: loss.clone() }).await.map_err(journal_failed)?;
         self.kill.reached(KillPoint::OutcomeJournaled);
         if !work.stop.hung.load(Ordering::Relaxed) {

@@ -168,6 +168,10 @@ pub struct Numbers {
     /// deletes the commit carried over to the outputs.
     #[serde(default)]
     pub deletes_carried: u64,
+    /// The job whose snapshot this one's files are in, where it is another's: commits of
+    /// several partitions that fall together share one.
+    #[serde(default)]
+    pub joined_to: Option<JobId>,
     /// Tries to commit.
     pub tries: u32,
     /// Tries that lost to another commit.

@@ -11,6 +11,7 @@ mod commit;
 pub mod control;
 mod courtesy;
 pub mod job;
+mod join;
 pub mod journal;
 pub mod lease;
 pub mod process;
@@ -42,6 +43,7 @@ use attempt::Loss;
 use commit::Effort;
 use control::{Stop, Watch};
 use job::{REQUEST, gb_hours, new_id};
+use join::Offers;
 use journal::Step;
 use lease::Leases;
 
@@ -100,6 +102,7 @@ pub struct Act {
     settings: Settings,
     kill: KillSwitch,
     leases: Leases,
+    offers: Offers,
     halting: AtomicBool,
     left: AtomicBool,
     active: Arc<Active>,
@@ -117,6 +120,10 @@ struct Work {
     attempt: Option<AttemptId>,
     /// The table as it was last loaded: what is lost is removed through it.
     table: Option<Arc<dyn Table>>,
+    /// Whether the last try was one with others.
+    shared: bool,
+    /// Whether it is tried without others from now on.
+    alone: bool,
     active: Arc<Active>,
 }
 
@@ -158,6 +165,7 @@ impl Act {
             settings,
             kill,
             leases,
+            offers: Offers::default(),
             halting: AtomicBool::new(false),
             left: AtomicBool::new(false),
             active: Arc::default(),
@@ -284,7 +292,7 @@ impl Act {
             numbers: numbers.clone(),
         };
         self.active.enter(&job, &stop);
-        let work = Work { job, stop, numbers, attempt: None, table: None, active: Arc::clone(&self.active) };
+        let work = Work { job, stop, numbers, attempt: None, table: None, shared: false, alone: false, active: Arc::clone(&self.active) };
         if !self.journal.request(&work.job, &dead).await? {
             return Ok(None);
         }
@@ -300,7 +308,7 @@ impl Act {
         self.begin(work, &outputs, 0).await?;
         self.kill.reached(KillPoint::Inflight);
         let began = self.clock.elapsed_ms();
-        let written = self.write(work, table.as_ref(), &outputs).await?;
+        let written = Arc::new(self.write(work, table.as_ref(), &outputs).await?);
         work.numbers.rewrite_millis = self.since(began);
         self.disown_spares(work, &outputs, &written).await?;
         self.kill.reached(KillPoint::Written);

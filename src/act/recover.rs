@@ -116,8 +116,8 @@ impl Act {
         }
         let verdict = if job.cancel { Verdict::Cancelled } else { Verdict::Failed { error: reason } };
         let state = self.close_by_journal(job, &verdict, &job.numbers).await?;
-        if let (JobState::Committed, Kind::Undo { of, .. }) = (state, &job.kind) {
-            self.journal.forget_kept(of).await?;
+        if let (JobState::Committed, Kind::Undo { snapshot_id, .. }) = (state, &job.kind) {
+            self.forget_undone(job.plan.table, *snapshot_id).await?;
         }
         Ok(state)
     }

@@ -9,10 +9,11 @@ use super::job::{Job, JobResult, JobState, Kind, Numbers, Verdict};
 use super::{Act, Work, journal, journal_failed};
 use crate::lake::Table;
 use crate::lake::asserted::Asserted;
+use crate::model::ident::TableIdent;
 use crate::model::killpoint::KillPoint;
 use crate::model::location::Location;
 use crate::model::outcome::Resolution;
-use crate::model::plan::JobId;
+use crate::model::plan::{AttemptId, JobId};
 use crate::model::table::TableView;
 
 /// Why a job cannot be undone.
@@ -46,7 +47,7 @@ pub enum NotUndone {
 
 impl Act {
     /// Rolls the branch back from a committed rewrite, while its snapshot is the
-    /// head. It is a job of its own, journaled and recovered like any other.
+    /// head, and from those that share the snapshot with it. It is a job of its own, journaled and recovered like any other.
     ///
     /// Invariants checked: the rewrite is committed; its snapshot is the head of
     /// the branch, on a fresh load here and again by the commit.
@@ -79,9 +80,36 @@ impl Act {
         };
         let result = self.settle(work, ended).await;
         if result.verdict == Verdict::Committed {
-            self.journal.forget_kept(job).await?;
+            self.forget_undone(done.plan.table, snapshot_id).await?;
         }
         Ok(result)
+    }
+
+    /// The other jobs whose files are in the snapshot of a job: undoing it undoes them too.
+    /// None where the table does not list the snapshot.
+    ///
+    /// # Errors
+    /// When the table or the journal cannot be read.
+    pub async fn undone_with(&self, done: &Job) -> Result<Vec<Job>, NotUndone> {
+        let table = self.within(self.settings.resolve_for, self.load(&done.plan)).await?;
+        let snapshot = table.as_ref().zip(done.numbers.snapshot_id).and_then(|(t, id)| t.view().snapshots.get(&id));
+        let mut others = Vec::new();
+        for id in AttemptId::jobs(snapshot.and_then(|s| s.attempt.as_deref()).unwrap_or_default()) {
+            if let Some(other) = self.journal.job(&id).await?.filter(|other| other.id != done.id) {
+                others.push(other);
+            }
+        }
+        Ok(others)
+    }
+
+    /// What the rewrites of a snapshot replaced is live again.
+    pub(super) async fn forget_undone(&self, table: TableIdent, snapshot_id: i64) -> journal::Result<()> {
+        for kept in self.journal.kept().await? {
+            if kept.table == table && kept.snapshot_id == snapshot_id {
+                self.journal.forget_kept(&kept.job).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Carries on with an undo that a process left, which may be asked for again. What
@@ -97,6 +125,8 @@ impl Act {
             job: job.clone(),
             attempt: None,
             table: None,
+            shared: false,
+            alone: true,
             active: Arc::clone(&self.active),
         };
         let ended = match self.land(&mut work, &Effort::Undo { snapshot_id }).await {

@@ -133,6 +133,26 @@ pub trait Table: Send + Sync {
     /// of; a crash after it is resolved by [`Table::find_attempt`] on a fresh load.
     async fn commit(&self, plan: &Plan, written: &Written, commit: &Commit<'_>) -> Result<Outcome>;
 
+    /// As [`Table::commit`] for several rewrites of different partitions, in one snapshot
+    /// that carries the ids of all; an answer for each, in their order.
+    ///
+    /// Each is validated by itself, and falls out by itself: with a conflict, or an
+    /// error. Those that are left share one question to the catalog, of which each of
+    /// their controls is told before it is put, and its outcome. An error before that is
+    /// [`Error::Unreachable`] to each of them, since it may be due to another.
+    async fn commit_joined(&self, members: &[Member<'_>], commit: &Commit<'_>) -> Vec<Result<Outcome>> {
+        let mut told = Vec::with_capacity(members.len());
+        for member in members {
+            told.push(match told.is_empty() {
+                true => {
+                    self.commit(member.plan, member.written, &Commit { attempt: member.attempt, control: member.control, ..*commit }).await
+                }
+                false => Err(Error::unreachable("a commit with others", anyhow::anyhow!("the format does not join commits"))),
+            });
+        }
+        told
+    }
+
     /// The metadata locations before the current one that the table still knows,
     /// oldest first; empty where the format does not tell.
     fn history(&self) -> Vec<String> {
@@ -218,6 +238,19 @@ pub struct Commit<'a> {
     pub now_ms: i64,
     /// A random number for ids and file names.
     pub nonce: u64,
+}
+
+/// A rewrite whose snapshot others share.
+#[derive(Clone, Copy)]
+pub struct Member<'a> {
+    /// What it replaces.
+    pub plan: &'a Plan,
+    /// By what.
+    pub written: &'a Written,
+    /// Its attempt's id.
+    pub attempt: &'a AttemptId,
+    /// Its attempt's control.
+    pub control: &'a dyn Control,
 }
 
 /// How an attempt is watched and stopped.

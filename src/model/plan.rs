@@ -265,7 +265,20 @@ pub struct JobId(pub String);
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct AttemptId(pub String);
 
-/// The snapshot summary key that holds the attempt id.
+impl AttemptId {
+    /// Whether a snapshot whose summary holds this under [`ATTEMPT_KEY`] is the attempt's.
+    pub fn made(&self, carried: &str) -> bool {
+        carried.split(' ').any(|id| id == self.0)
+    }
+
+    /// The jobs whose attempts made a snapshot whose summary holds this.
+    pub fn jobs(carried: &str) -> impl Iterator<Item = JobId> {
+        carried.split(' ').filter_map(|id| id.rsplit_once('.')).map(|(job, _)| JobId(job.to_owned()))
+    }
+}
+
+/// The snapshot summary key that holds the id of the attempt that made the snapshot, or of
+/// all that share it, with a space between two.
 pub const ATTEMPT_KEY: &str = "afterwrite.attempt-id";
 /// The snapshot summary key that holds the instance id.
 pub const INSTANCE_KEY: &str = "afterwrite.instance-id";
@@ -277,6 +290,15 @@ mod tests {
 
     fn key(path: &str) -> FileKey {
         FileKey { path: path.into(), offset: None }
+    }
+
+    #[test]
+    fn a_snapshot_is_that_of_each_attempt_whose_id_it_carries_whole() {
+        let made = |id: &str, carried: &str| AttemptId(id.into()).made(carried);
+        assert!(made("j1.1", "j1.1") && made("j1.1", "j1.1 j2.3") && made("j2.3", "j1.1 j2.3"));
+        assert!(!made("j1.1", "j1.10 j2.3") && !made("j2", "j1.1 j2.3") && !made("", "j1.1 j2.3"));
+        let jobs: Vec<_> = AttemptId::jobs("j1.1 j2.3 odd").map(|job| job.0).collect();
+        assert_eq!(jobs, ["j1", "j2"]);
     }
 
     fn file(path: &str, deletes: &[&str]) -> LiveFile {

@@ -361,7 +361,9 @@ fn used(result: &JobResult) -> Used {
     let numbers = &result.numbers;
     let begun = numbers.bytes_read > 0 || numbers.wasted_bytes > 0 || numbers.bytes_out > 0;
     let commits = matches!(result.verdict, JobVerdict::Committed | JobVerdict::Unresolved { .. });
-    Used { gb_hours: numbers.gb_hours, bytes: if begun || commits { numbers.bytes_in } else { 0 }, commits: u64::from(commits) }
+    // a snapshot that several share is one
+    let made = commits && numbers.joined_to.is_none();
+    Used { gb_hours: numbers.gb_hours, bytes: if begun || commits { numbers.bytes_in } else { 0 }, commits: u64::from(made) }
 }
 
 /// Whether an empty plan shows that no delete applies: it would have taken what they do.

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use afterwrite::act::{Job, JobState, Journal, Query};
+use afterwrite::model::plan::{ATTEMPT_KEY, AttemptId, JobId};
 use iceberg::spec::Operation;
 
 use crate::fixture::process::{Ended, Place};
@@ -126,11 +127,14 @@ impl World {
         self.place.assert_settled().await;
         self.place.assert_accounted(&self.table, &self.before).await;
         let metadata = self.table.load().await.loaded.metadata;
-        let mut ours: Vec<i64> =
-            metadata.snapshots().filter(|s| s.summary().operation == Operation::Replace).map(|s| s.snapshot_id()).collect();
+        let mut ours: Vec<(JobId, i64)> = vec![];
+        for snapshot in metadata.snapshots().filter(|s| s.summary().operation == Operation::Replace) {
+            let carried = &snapshot.summary().additional_properties[ATTEMPT_KEY];
+            ours.extend(AttemptId::jobs(carried).map(|job| (job, snapshot.snapshot_id())));
+        }
         assert_eq!(ours.len(), partitions, "a partition was rewritten twice or not at all");
         let committed = self.jobs().await.into_iter().filter(|j| j.state == JobState::Committed);
-        let mut known: Vec<i64> = committed.map(|j| j.numbers.snapshot_id.unwrap()).collect();
+        let mut known: Vec<(JobId, i64)> = committed.map(|j| (j.id, j.numbers.snapshot_id.unwrap())).collect();
         ours.sort_unstable();
         known.sort_unstable();
         assert_eq!(known, ours);

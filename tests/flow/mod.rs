@@ -5,6 +5,7 @@ pub mod fake;
 pub mod world;
 
 mod faults;
+mod join;
 mod kills;
 mod random;
 mod run;

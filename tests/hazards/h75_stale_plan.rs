@@ -10,7 +10,7 @@ use crate::flow::world::World;
 async fn h75_a_plan_whose_input_was_replaced_is_dropped_before_any_read() {
     let world = World::new(4);
     let plan = world.lake.plan(4);
-    world.lake.with(|s| s.replace_input());
+    world.lake.with(|s| s.replace_input(false));
     let result = world.act().await.run(&plan, None).await;
     let gone = Conflict::InputGone { files: vec![plan.inputs[0].path.to_string()] };
     assert_eq!(result.verdict, Verdict::Dropped { conflict: gone });

@@ -43,6 +43,7 @@ mod h32_files_without_ids;
 mod h36_same_tuple_other_spec;
 mod h39_retry_from_fresh_base;
 mod h42_partial_progress;
+mod h42_partitions_in_one_snapshot;
 mod h43_invalid_parquet;
 mod h43_spliced_files_open;
 mod h47_dropped_source_column;

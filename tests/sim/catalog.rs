@@ -12,7 +12,7 @@ use afterwrite::lake::iceberg::catalog::{Answer, Catalog, Loaded};
 use afterwrite::lake::{Control, Error, Pointer, Result};
 use afterwrite::model::ident::TableName;
 use afterwrite::model::killpoint::KillPoint;
-use afterwrite::model::plan::{ATTEMPT_KEY, JobId};
+use afterwrite::model::plan::{ATTEMPT_KEY, AttemptId};
 use async_trait::async_trait;
 use iceberg::io::FileIO;
 use iceberg::spec::TableMetadata;
@@ -242,6 +242,14 @@ fn timed(metadata: TableMetadata, before_ms: i64, now_ms: i64) -> TableMetadata 
     serde_json::from_value(value).unwrap()
 }
 
+/// The ids of the attempts whose snapshot an update adds.
+fn carried(update: &TableUpdate) -> Option<&String> {
+    match update {
+        TableUpdate::AddSnapshot { snapshot } => snapshot.summary().additional_properties.get(ATTEMPT_KEY),
+        _ => None,
+    }
+}
+
 /// The catalog as the product reaches it.
 pub struct SimCatalog {
     backend: Arc<Backend>,
@@ -259,14 +267,21 @@ impl SimCatalog {
 
     /// A job asks again only when every try before is known to have failed.
     fn expect_first_or_failed(&self, updates: &[TableUpdate]) {
-        let attempt = updates.iter().find_map(|update| match update {
-            TableUpdate::AddSnapshot { snapshot } => snapshot.summary().additional_properties.get(ATTEMPT_KEY),
-            _ => None,
-        });
-        let Some((attempt, job)) = attempt.and_then(|a| Some((a, a.rsplit_once('.')?.0))) else { return };
-        for other in now(self.journal.attempts(&JobId(job.into()))).unwrap() {
-            if other.id.0 != *attempt && matches!(other.state, AttemptState::Committing { .. }) {
-                self.gate.wrong(format!("attempt {attempt} asks while {} may have landed", other.id.0));
+        let Some(carried) = updates.iter().find_map(carried) else { return };
+        for other in AttemptId::jobs(carried).flat_map(|job| now(self.journal.attempts(&job)).unwrap()) {
+            if !other.id.made(carried) && matches!(other.state, AttemptState::Committing { .. }) {
+                self.gate.wrong(format!("attempts {carried} ask while {} may have landed", other.id.0));
+            }
+        }
+    }
+
+    /// Every attempt that asks is journaled as one that does.
+    fn expect_journaled(&self, updates: &[TableUpdate]) {
+        for carried in updates.iter().filter_map(carried) {
+            for attempt in AttemptId::jobs(carried).flat_map(|job| now(self.journal.attempts(&job)).unwrap()) {
+                if attempt.id.made(carried) && !matches!(attempt.state, AttemptState::Committing { .. }) {
+                    self.gate.wrong(format!("attempt {} asks, and the journal does not know", attempt.id.0));
+                }
             }
         }
     }
@@ -437,6 +452,7 @@ impl Catalog for SimCatalog {
             Compares::Heads => (None, asserted(base, &requirements).to_string()),
         };
         control.will_commit(&asserted).await?;
+        self.expect_journaled(&updates);
         control.reached(KillPoint::MetadataWritten);
         let fails = self.gate.pass(Call::Commit, &base.name.table).await;
         if self.backend.unreachable.load(Ordering::SeqCst) {

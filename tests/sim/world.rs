@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use afterwrite::act::MemoryJournal;
 use afterwrite::lake::clock::Clock;
 use afterwrite::model::ident::TableName;
-use afterwrite::model::plan::{ATTEMPT_KEY, JobId};
+use afterwrite::model::plan::{ATTEMPT_KEY, AttemptId, JobId};
 use afterwrite::settings::Settings;
 use iceberg::spec::{PrimitiveType, TableMetadata, Transform};
 
@@ -207,12 +207,14 @@ impl Landed for World {
         }
         for snapshot in after.snapshots().filter(|s| before.snapshot_by_id(s.snapshot_id()).is_none()) {
             let id = snapshot.snapshot_id();
-            let job = snapshot.summary().additional_properties.get(ATTEMPT_KEY).and_then(|attempt| attempt.rsplit_once('.'));
+            let attempts = snapshot.summary().additional_properties.get(ATTEMPT_KEY);
+            let jobs: Vec<JobId> = attempts.into_iter().flat_map(|carried| AttemptId::jobs(carried)).collect();
             let mut account = hold(&self.account);
-            if job.is_some_and(|(job, _)| !account.by_hand.contains(&JobId(job.into()))) {
+            if jobs.iter().any(|job| !account.by_hand.contains(job)) {
                 *account.commits.entry(table).or_default() += 1;
             }
             drop(account);
+            (1..jobs.len()).for_each(|_| self.gate.count("rewrites that shared a snapshot"));
             let rows = self.model(table, head);
             self.gate.note(|| format!("  snapshot {id} of {name} landed on {head:?}"));
             hold(&self.models).insert((table, id), rows);

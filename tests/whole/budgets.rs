@@ -1,12 +1,12 @@
 //! The budget is hard: whatever is asked for, it is never passed, what does not
 //! fit waits with its reason, and nothing set aside is lost.
 
-use afterwrite::act::{Journal, Query, Verdict};
+use afterwrite::act::{AttemptState, Journal, Query, Verdict};
 use afterwrite::model::plan::{Bound, Plan};
 use afterwrite::serve::backend::Backend;
 
 use super::spy::Wrong;
-use super::world::{World, append_small, data_files};
+use super::world::{World, append_small, data_files, snapshots};
 use crate::fixture::{Table, row};
 
 /// GB-hours that jobs have spent, by the journal.
@@ -191,6 +191,48 @@ async fn a_place_that_becomes_free_is_taken_without_waiting_for_a_second() {
     assert_eq!(process.seen.most_running.load(std::sync::atomic::Ordering::SeqCst), 1);
     assert_eq!(process.seen.inputs.lock().unwrap()[..], [11, 10, 9]);
     process.rest().await;
+    process.nothing_is_stuck(&world).await;
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn partitions_that_commit_together_are_one_snapshot_and_one_commit_of_the_budget() {
+    let world = World::new(
+        "[defaults]\nact = true\ntarget_file_size = \"1MiB\"\n[budget]\nconcurrent_jobs = 4\n[budget.table]\ncommits_per_hour = 4\n",
+    );
+    let table = world.table(Table::partitioned_by_p(), "t").await;
+    for p in 0..4 {
+        append_small(&table, p * 100, 9, p).await;
+    }
+    let (before, count) = (table.rows().await, snapshots(&table).await);
+    let process = world.start().await;
+    // another commit is under way, and all wait for it
+    let place = process.act.leases().committer(table.load().await.view.ident).await;
+    process.report(&table).await;
+    let proven = async || {
+        let mut proven = 0;
+        for job in world.journal.jobs(Query::Unfinished).await.unwrap() {
+            let attempts = world.journal.attempts(&job.id).await.unwrap();
+            proven += attempts.iter().filter(|attempt| attempt.state == AttemptState::Verified).count();
+        }
+        proven == 4
+    };
+    process.until("four proven rewrites", proven).await;
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    drop(place);
+    process.rest().await;
+    assert_eq!((data_files(&table).await, snapshots(&table).await), (4, count + 1));
+    assert_eq!((table.rows().await, process.seen.joined.load(std::sync::atomic::Ordering::SeqCst)), (before, 3));
+    world.layout_is_right(&process, &table).await;
+    // the hour has three more
+    for p in 4..7 {
+        append_small(&table, p * 100, 9, p).await;
+    }
+    process.look_at(&table).await;
+    process.rest().await;
+    assert_eq!((data_files(&table).await, process.seen.rewrites()), (7, 7));
     process.nothing_is_stuck(&world).await;
     process.stop().await;
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use afterwrite::lake::iceberg::lake::Lake;
-use afterwrite::lake::{Commit, Control, Error, Format, Glanced, NotLanded, Pointer, Proof, Result, Table, Written};
+use afterwrite::lake::{Commit, Control, Error, Format, Glanced, Member, NotLanded, Pointer, Proof, Result, Table, Written};
 use afterwrite::model::file::{Entry, ManifestRef};
 use afterwrite::model::ident::TableName;
 use afterwrite::model::outcome::{Outcome, Resolution};
@@ -49,6 +49,8 @@ pub struct Seen {
     pub foreseen: AtomicUsize,
     pub foreseeing: AtomicUsize,
     pub most_foreseeing: AtomicUsize,
+    /// Rewrites that shared the try of another.
+    pub joined: AtomicUsize,
     /// Inputs of each rewrite, in the order begun.
     pub inputs: Mutex<Vec<usize>>,
     /// Tables in the order in which rewrites began.
@@ -191,6 +193,11 @@ impl Table for Watched {
 
     async fn commit(&self, plan: &Plan, written: &Written, commit: &Commit<'_>) -> Result<Outcome> {
         self.table.commit(plan, written, commit).await
+    }
+
+    async fn commit_joined(&self, members: &[Member<'_>], commit: &Commit<'_>) -> Vec<Result<Outcome>> {
+        self.seen.joined.fetch_add(members.len() - 1, Ordering::SeqCst);
+        self.table.commit_joined(members, commit).await
     }
 
     fn find_attempt(&self, attempt: &AttemptId, asserted: &str) -> Resolution {

@@ -226,7 +226,7 @@ pub struct Spent {
     pub gb_hours: f64,
     /// Bytes of the files that it replaced, or was to replace.
     pub bytes: u64,
-    /// Whether it made a snapshot, or may have.
+    /// Whether it made a snapshot, or may have; one that several share is the first's.
     pub commits: bool,
 }
 
@@ -242,7 +242,7 @@ impl Spent {
             name: job.plan.name.to_string(),
             gb_hours: if numbers.millis == 0 { job.plan.bound.gb_hours } else { numbers.gb_hours },
             bytes: numbers.bytes_in,
-            commits: !matches!(job.state, JobState::Failed | JobState::Cancelled),
+            commits: numbers.joined_to.is_none() && !matches!(job.state, JobState::Failed | JobState::Cancelled),
         }
     }
 }

@@ -12,14 +12,14 @@ use super::{Error, Result};
 /// Marks the file as ours: `afwr`.
 const APPLICATION: i64 = 0x6166_7772;
 /// The newest schema known here.
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
 /// What a SQLite file begins with.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 /// How long a write waits for another process.
 const BUSY: Duration = Duration::from_secs(20);
 
 /// The schema, by version: a file of version `n` runs what follows the first `n`.
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 4] = [
     "
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE holders (id TEXT PRIMARY KEY, role TEXT NOT NULL, beat_ms INTEGER NOT NULL, body TEXT NOT NULL) STRICT;
@@ -68,6 +68,8 @@ CREATE TABLE blob_logs (
 ",
     // the job has its table's place to commit
     "ALTER TABLE jobs ADD COLUMN place INTEGER NOT NULL DEFAULT 0;",
+    // no other tables: versions before do not find an attempt whose snapshot others share
+    "",
 ];
 
 /// Opens the file, which is made when it is missing.

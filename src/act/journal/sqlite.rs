@@ -136,7 +136,7 @@ macro_rules! spent_where {
         concat!(
             "SELECT id, changed_ms, table_id, table_name, CASE WHEN json_extract(numbers, '$.millis') > 0
              THEN json_extract(numbers, '$.gb_hours') ELSE json_extract(plan, '$.bound.gb_hours') END + 0.0 AS cost,
-             json_extract(numbers, '$.bytes_in') AS bytes, state NOT IN ('failed','cancelled') AS commits,
+             json_extract(numbers, '$.bytes_in') AS bytes, state NOT IN ('failed','cancelled') AND json_extract(numbers, '$.joined_to') IS NULL AS commits,
              state IN ('committed','failed','cancelled') AS ended, json_extract(plan, '$.reason') = 'request' AS by_hand
              FROM jobs WHERE kind = ?1 AND ",
             $condition

@@ -40,7 +40,7 @@ pub(crate) fn plan(n: u128, files: &[&str]) -> Plan {
     }
 }
 
-pub(super) fn job(id: &str) -> Job {
+pub(crate) fn job(id: &str) -> Job {
     Job {
         id: JobId(id.into()),
         kind: Kind::Rewrite,
@@ -208,7 +208,7 @@ async fn a_journal_of_a_newer_version_is_refused() {
     let shown = path.display();
     assert_eq!(
         error,
-        format!("{shown} was made by a newer version of afterwrite (schema 9, this one knows 3): use that version, or another journal")
+        format!("{shown} was made by a newer version of afterwrite (schema 9, this one knows 4): use that version, or another journal")
     );
 }
 

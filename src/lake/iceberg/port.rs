@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::lake::Lake;
 use super::table::IcebergTable;
 use super::{commit, manifest, rewrite, scope, verify};
-use crate::lake::{Commit, Control, Format, Glanced, NotLanded, Pointer, Proof, Result, Table, Written};
+use crate::lake::{Commit, Control, Format, Glanced, Member, NotLanded, Pointer, Proof, Result, Table, Written};
 use crate::model::file::{Entry, ManifestRef};
 use crate::model::ident::TableName;
 use crate::model::outcome::{Outcome, Resolution};
@@ -78,6 +78,10 @@ impl Table for IcebergTable {
 
     async fn commit(&self, plan: &Plan, written: &Written, commit: &Commit<'_>) -> Result<Outcome> {
         commit::commit(self, plan, written, commit).await
+    }
+
+    async fn commit_joined(&self, members: &[Member<'_>], commit: &Commit<'_>) -> Vec<Result<Outcome>> {
+        commit::commit_joined(self, members, commit).await
     }
 
     fn history(&self) -> Vec<String> {

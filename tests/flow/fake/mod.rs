@@ -132,6 +132,7 @@ pub enum Foreign {
     DeleteOldRow,
     DeleteNewRow,
     ReplaceInput,
+    ReplaceLast,
     Drop,
 }
 
@@ -189,6 +190,10 @@ pub struct State {
     pub disproved: bool,
     /// Milliseconds of a rewrite, for each input.
     pub rewrite_ms: u64,
+    /// Milliseconds of a commit.
+    pub commit_ms: u64,
+    /// The rewrites of each question to the catalog.
+    pub asked: Vec<usize>,
     /// A writer deletes one of its own new rows, and an old one, so often.
     pub writer_every_ms: Option<i64>,
     writer_next_ms: i64,
@@ -209,10 +214,6 @@ pub struct Lake {
 
 pub fn name() -> TableName {
     TableName::new("lake", "sales", "t")
-}
-
-fn scope() -> PartitionKey {
-    PartitionKey::unpartitioned(0)
 }
 
 impl State {
@@ -279,11 +280,12 @@ impl State {
         });
     }
 
-    /// Another compactor replaces the first data file.
-    pub fn replace_input(&mut self) {
+    /// Another compactor replaces the first or last data file.
+    pub fn replace_input(&mut self, last: bool) {
         let Some(version) = self.table.clone() else { return };
         let head = version.head_snapshot().unwrap();
-        let Some(old) = head.data.values().next().cloned() else { return };
+        let mut files = head.data.values();
+        let Some(old) = (if last { files.next_back() } else { files.next() }).cloned() else { return };
         let rows = head.live_rows(&old.path, &self.store);
         let n = self.fresh();
         let path: Arc<str> = format!("{ROOT}data/other-{n}.parquet").into();
@@ -313,7 +315,8 @@ impl State {
                 self.append(1);
                 self.delete_row(true);
             }
-            Foreign::ReplaceInput => self.replace_input(),
+            Foreign::ReplaceInput => self.replace_input(false),
+            Foreign::ReplaceLast => self.replace_input(true),
             Foreign::Drop => self.drop_table(),
         }
     }
@@ -391,12 +394,13 @@ impl Snapshot {
         rows.iter().copied().filter(|row| !self.is_deleted(path, *row)).collect()
     }
 
-    fn files(&self) -> ScopeFiles {
+    /// Of a partition, which is told apart by its name alone.
+    fn files(&self, scope: &PartitionKey) -> ScopeFiles {
         let deletes_of = |path: &str| self.deletes.values().filter(|d| &*d.target == path).map(|d| d.live.key.clone()).collect();
         ScopeFiles {
             snapshot_id: self.info.id,
             sequence_number: self.info.sequence_number,
-            scope: scope(),
+            scope: scope.clone(),
             files: self.data.values().map(|f| LiveFile { deletes: deletes_of(&f.path), ..f.clone() }).collect(),
             deletes: self.deletes.iter().map(|(k, d)| (k.clone(), d.live.clone())).collect(),
         }
@@ -471,11 +475,16 @@ impl Lake {
 
     /// A plan that joins the first `most` data files of the head.
     pub fn plan(&self, most: usize) -> Plan {
+        self.plan_of(0, 0, most)
+    }
+
+    /// A plan for a partition, which joins `most` data files of the head from a place on.
+    pub fn plan_of(&self, spec_id: i32, from: usize, most: usize) -> Plan {
         self.with(|s| {
             s.writer(self.clock.now_ms());
             let version = s.table.clone().unwrap();
-            let files = version.head_snapshot().unwrap().files();
-            let inputs: Vec<LiveFile> = files.files.into_iter().take(most).collect();
+            let files = version.head_snapshot().unwrap().files(&PartitionKey::unpartitioned(spec_id));
+            let inputs: Vec<LiveFile> = files.files.into_iter().skip(from).take(most).collect();
             let mut keys: Vec<FileKey> = inputs.iter().flat_map(|f| f.deletes.iter().cloned()).collect();
             keys.sort();
             Plan {
@@ -484,7 +493,7 @@ impl Lake {
                 reference: "main".into(),
                 snapshot_id: files.snapshot_id,
                 sequence_number: files.sequence_number,
-                scope: scope(),
+                scope: files.scope,
                 reason: "small-files".into(),
                 inputs,
                 deletes: keys.into_iter().map(|k| files.deletes[&k].clone()).collect(),

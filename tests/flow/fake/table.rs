@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use afterwrite::lake::asserted::{Asserted, AssertedHead};
 use afterwrite::lake::clock::Clock;
-use afterwrite::lake::{Commit, Control, Error, Format, NotLanded, Output, Pointer, Proof, Result, Table, Written};
+use afterwrite::lake::{Commit, Control, Error, Format, Member, NotLanded, Output, Pointer, Proof, Result, Table, Written};
 use afterwrite::model::file::{Entry, ManifestRef};
 use afterwrite::model::ident::{TableIdent, TableName};
 use afterwrite::model::killpoint::KillPoint;
@@ -104,6 +104,35 @@ impl FakeTable {
         Asserted { metadata_location: self.version.location.clone(), head }.to_string()
     }
 
+    /// Asks for the inputs of all to be replaced by their outputs.
+    async fn replace(&self, members: &[&Member<'_>], commit: &Commit<'_>) -> Result<Outcome> {
+        // where a format that carries deletes over has written them
+        members.iter().for_each(|m| m.control.reached(KillPoint::DeletesCarried));
+        self.lake.with(|s| s.asked.push(members.len()));
+        let (first, control) = (members[0].attempt, &All(members.iter().map(|m| m.control).collect()));
+        let manifest = format!("{ROOT}metadata/{}-{:x}.avro", first.0, commit.nonce);
+        let location = format!("{ROOT}metadata/{}-{:x}.json", first.0, commit.nonce);
+        let id = i64::try_from(self.lake.with(|s| s.fresh())).unwrap();
+        let attempts = AttemptId(members.iter().map(|m| m.attempt.0.as_str()).collect::<Vec<_>>().join(" "));
+        let next = self.version.clone().with(id, location, manifest.clone(), Operation::Replace, Some(&attempts), |s, _| {
+            for Member { plan, written, .. } in members {
+                for input in &plan.inputs {
+                    s.data.remove(&input.path);
+                    s.deletes.retain(|_, d| d.target != input.path);
+                }
+                for output in &written.outputs {
+                    let path: Arc<str> = output.path.as_str().into();
+                    let (bytes, records, data_sequence) = (output.bytes, output.records, plan.sequence_number);
+                    s.data.insert(
+                        Arc::clone(&path),
+                        LiveFile { path, bytes, records, data_sequence, sort_order_id: None, first_row_id: None, deletes: vec![] },
+                    );
+                }
+            }
+        });
+        self.swap(&Commit { attempt: first, control, ..*commit }, Some(&manifest), next).await
+    }
+
     /// Writes the metadata of `next`, then asks the catalog to swap to it.
     async fn swap(&self, commit: &Commit<'_>, manifest: Option<&str>, next: Version) -> Result<Outcome> {
         if let Some(manifest) = manifest {
@@ -145,6 +174,34 @@ impl FakeTable {
     }
 }
 
+/// The controls of all as one.
+struct All<'a>(Vec<&'a dyn Control>);
+
+#[async_trait]
+impl Control for All<'_> {
+    async fn will_write(&self, path: &str) -> Result<()> {
+        self.0[0].will_write(path).await
+    }
+
+    async fn will_commit(&self, asserted: &str) -> Result<()> {
+        self.check()?;
+        for control in &self.0 {
+            control.will_commit(asserted).await?;
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        self.0.iter().try_for_each(|control| control.check())
+    }
+
+    fn progress(&self, _: u64, _: u64) {}
+
+    fn reached(&self, point: KillPoint) {
+        self.0[0].reached(point);
+    }
+}
+
 #[async_trait]
 impl Table for FakeTable {
     fn view(&self) -> &TableView {
@@ -159,9 +216,9 @@ impl Table for FakeTable {
         Ok(vec![])
     }
 
-    async fn scope(&self, _: &PartitionKey) -> Result<ScopeFiles> {
+    async fn scope(&self, scope: &PartitionKey) -> Result<ScopeFiles> {
         self.lake.answers().await;
-        Ok(self.version.head_snapshot().unwrap().files())
+        Ok(self.version.head_snapshot().unwrap().files(scope))
     }
 
     async fn rewrite(&self, plan: &Plan, attempt: &AttemptId, control: &dyn Control) -> Result<Written> {
@@ -219,38 +276,45 @@ impl Table for FakeTable {
     }
 
     async fn commit(&self, plan: &Plan, written: &Written, commit: &Commit<'_>) -> Result<Outcome> {
+        let member = Member { plan, written, attempt: commit.attempt, control: commit.control };
+        self.commit_joined(&[member], commit).await.pop().unwrap()
+    }
+
+    async fn commit_joined(&self, members: &[Member<'_>], commit: &Commit<'_>) -> Vec<Result<Outcome>> {
         self.lake.answers().await;
         self.lake.with(|s| {
             let foreign = s.before_commit.pop_front().unwrap_or(Foreign::Nothing);
             s.act(foreign);
         });
-        if let Err(conflict) = plan.check(&self.scope(&plan.scope).await?) {
-            return Ok(Outcome::Conflict(conflict));
+        let time = self.lake.with(|s| s.commit_ms);
+        if time > 0 {
+            self.lake.clock.sleep(Duration::from_millis(time)).await;
         }
-        // where a format that carries deletes over has written them
-        commit.control.reached(KillPoint::DeletesCarried);
-        let manifest = format!("{ROOT}metadata/{}-{:x}.avro", commit.attempt.0, commit.nonce);
-        let location = format!("{ROOT}metadata/{}-{:x}.json", commit.attempt.0, commit.nonce);
-        let id = i64::try_from(self.lake.with(|s| s.fresh())).unwrap();
-        let next = self.version.clone().with(id, location, manifest.clone(), Operation::Replace, Some(commit.attempt), |s, _| {
-            for input in &plan.inputs {
-                s.data.remove(&input.path);
-                s.deletes.retain(|_, d| d.target != input.path);
-            }
-            for output in &written.outputs {
-                let path: Arc<str> = output.path.as_str().into();
-                let (bytes, records, data_sequence) = (output.bytes, output.records, plan.sequence_number);
-                s.data.insert(
-                    Arc::clone(&path),
-                    LiveFile { path, bytes, records, data_sequence, sort_order_id: None, first_row_id: None, deletes: vec![] },
-                );
-            }
-        });
-        self.swap(commit, Some(&manifest), next).await
+        let mut told: Vec<Option<Result<Outcome>>> = vec![];
+        for member in members {
+            let conflict = member.plan.check(&self.scope(&member.plan.scope).await.unwrap()).err();
+            let stopped = member.control.check().err().map(Err);
+            told.push(stopped.or(conflict.map(|conflict| Ok(Outcome::Conflict(conflict)))));
+        }
+        let left: Vec<&Member<'_>> = members.iter().zip(&told).filter(|(_, told)| told.is_none()).map(|(m, _)| m).collect();
+        let shared = match left.is_empty() {
+            true => Err(Error::Setup("nobody is left".into())),
+            false => self.replace(&left, commit).await,
+        };
+        let mut shared = match shared {
+            Err(error) if left.len() > 1 => Err(Error::unreachable("others", anyhow::anyhow!("{error}"))),
+            shared => shared,
+        };
+        let mut answer = || match &mut shared {
+            Ok(outcome) => Ok(outcome.clone()),
+            Err(error) => Err(std::mem::replace(error, Error::unreachable("others", anyhow::anyhow!("failed")))),
+        };
+        told.into_iter().map(|told| told.unwrap_or_else(&mut answer)).collect()
     }
 
     fn find_attempt(&self, attempt: &AttemptId, asserted: &str) -> Resolution {
-        let found = self.version.snapshots.values().find(|s| s.info.attempt.as_ref() == Some(&attempt.0));
+        let made = |carried: &String| attempt.made(carried);
+        let found = self.version.snapshots.values().find(|s| s.info.attempt.as_ref().is_some_and(made));
         match found {
             Some(snapshot) => Resolution::Landed { snapshot_id: snapshot.info.id },
             None if self.version.location == asserted => Resolution::Open { reason: "it could still land".into() },

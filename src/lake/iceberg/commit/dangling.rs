@@ -21,7 +21,8 @@ use crate::model::refusal::Refusal;
 /// Manifests read at one time.
 const PARALLEL_READS: usize = 8;
 
-/// The deletes that may go in the commit that replaces the plan's inputs.
+/// The deletes that may go in a commit because of `one` partition's part of it; `all` are
+/// the parts, this one among them.
 ///
 /// A delete goes only when it is proven, from the base's state, that no data
 /// file that will be live is covered by it:
@@ -30,21 +31,21 @@ const PARALLEL_READS: usize = 8;
 /// * a position delete or vector: the data files that it names are inputs or, where they are of
 ///   no partition that is known here, live nowhere in the table: some engines join
 ///   position deletes by the path alone;
-/// * a global one: no older data file in any partition of any spec.
+/// * a global one: no older data file in any partition of any spec, outputs of the commit included.
 ///
 /// So a delete newer than the planned snapshot stays: outputs carry an older
 /// sequence number and it reaches them.
 ///
 /// # Errors
 /// As reading manifests does.
-pub async fn find(table: &IcebergTable, head: &Head, state: &State, plan: &Plan, outputs: bool) -> Result<Vec<LiveDelete>> {
-    let staying = Staying::of(state, plan, outputs);
+pub async fn find(table: &IcebergTable, head: &Head, state: &State, one: &Replaced<'_>, all: &[Replaced<'_>]) -> Result<Vec<LiveDelete>> {
+    let staying = Staying::of(state, one.plan, one.outputs);
     let (mut dangling, mut astray) = (Vec::new(), Vec::new());
     for reaching in staying.uncovered(&state.reaching) {
         let delete = &reaching.delete;
         match delete.content {
             Content::EqualityDeletes if reaching.global => {
-                if !reaches_elsewhere(table, head, delete, plan).await? {
+                if !reaches_any(table, head, delete, all).await? {
                     dangling.push(delete.clone());
                 }
             }
@@ -65,6 +66,15 @@ pub async fn find(table: &IcebergTable, head: &Head, state: &State, plan: &Plan,
         astray.iter().filter(|(named, delete)| named.iter().all(|target| live.get(target).is_none_or(|file| *file > delete.data_sequence)));
     dangling.extend(gone.map(|(_, delete)| (*delete).clone()));
     Ok(dangling)
+}
+
+/// One partition's part of a commit.
+#[derive(Clone, Copy)]
+pub struct Replaced<'a> {
+    /// Its inputs go, and its outputs have its sequence number.
+    pub plan: &'a Plan,
+    /// Whether there are outputs.
+    pub outputs: bool,
 }
 
 /// The data files of the partition after the commit, as far as deletes tell them
@@ -152,11 +162,14 @@ async fn live_entries(table: &IcebergTable, manifest: &ManifestFile) -> Result<V
     Ok(entries)
 }
 
-/// Whether a global delete covers a data file anywhere but among the inputs. The
-/// list's lowest sequence numbers only say where to look first: that there is no
-/// older file is proven from the entries.
-async fn reaches_elsewhere(table: &IcebergTable, head: &Head, delete: &LiveDelete, plan: &Plan) -> Result<bool> {
-    let replaced: HashSet<&str> = plan.inputs.iter().map(|f| f.path.as_ref()).collect();
+/// Whether a global delete covers a data file anywhere after the commit: an output, or a
+/// file that is no input. The list's lowest sequence numbers only say where to look first:
+/// that there is no older file is proven from the entries.
+async fn reaches_any(table: &IcebergTable, head: &Head, delete: &LiveDelete, all: &[Replaced<'_>]) -> Result<bool> {
+    if all.iter().any(|part| part.outputs && part.plan.sequence_number < delete.data_sequence) {
+        return Ok(true);
+    }
+    let replaced: HashSet<&str> = all.iter().flat_map(|part| &part.plan.inputs).map(|f| f.path.as_ref()).collect();
     let mut data: Vec<_> = data_manifests(head).collect();
     data.sort_by_key(|m| m.min_sequence_number);
     for manifest in data {

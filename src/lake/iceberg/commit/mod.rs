@@ -5,6 +5,7 @@ mod asked;
 mod dangling;
 mod foresee;
 pub(super) mod ids;
+mod join;
 pub(super) mod manifests;
 mod merge;
 mod outputs;
@@ -16,16 +17,21 @@ mod trace;
 mod undo;
 
 pub use foresee::foresee;
+pub use join::commit_joined;
 pub use remove::remove_outputs;
 pub use resolve::find_attempt;
 pub(super) use resolve::parentless;
 pub use trace::trace_attempt;
 pub use undo::undo;
 
+use std::collections::{HashMap, HashSet};
+
+use iceberg::spec::ManifestContentType::{Data, Deletes};
 use iceberg::spec::{DataFile, FormatVersion, Snapshot, SnapshotReference, SnapshotRetention, StatisticsFile, TableMetadata};
 use iceberg::{TableRequirement, TableUpdate};
 
 use self::asked::Asked;
+use self::dangling::Replaced;
 use self::manifests::Target;
 use self::replace::{Batch, Edit, Folder};
 use self::summary::{Change, summary};
@@ -34,7 +40,7 @@ use super::scope::head::{self, Head};
 use super::scope::{self, State};
 use super::store::Store;
 use super::table::IcebergTable;
-use crate::lake::{Commit, Error, Result, Written};
+use crate::lake::{Commit, Error, Member, Result, Written};
 use crate::model::file::FileKey;
 use crate::model::killpoint::KillPoint;
 use crate::model::outcome::{Conflict, Outcome};
@@ -72,36 +78,88 @@ use crate::model::refusal::{Refusal, Refused};
 /// Only when the catalog was not asked: refusals, store errors, a control that
 /// says stop. From then on every failure is [`Outcome::Unknown`].
 pub async fn commit(table: &IcebergTable, plan: &Plan, written: &Written, commit: &Commit<'_>) -> Result<Outcome> {
+    let alone = Member { plan, written, attempt: commit.attempt, control: commit.control };
+    match prepare_on(table, alone, commit).await? {
+        Ok((head, ready)) => land(table, &head, &[ready], commit).await,
+        Err(conflict) => Ok(Outcome::Conflict(conflict)),
+    }
+}
+
+/// One rewrite, validated on a base that is read for it.
+async fn prepare_on<'a>(
+    table: &IcebergTable,
+    member: Member<'a>,
+    commit: &Commit<'_>,
+) -> Result<std::result::Result<(Head, Ready<'a>), Conflict>> {
+    if let Some(conflict) = is_for(table, member.plan)? {
+        return Ok(Err(conflict));
+    }
+    let Some(head) = head::read(table).await? else { return Ok(Err(without_snapshot(member.plan))) };
+    let state = scope::read_state(table, &head, &member.plan.scope).await?;
+    Ok(prepare(table, &head, member, state, commit).await?.map(|ready| (head, ready)))
+}
+
+/// Whether a plan is for this table and branch, as far as their names tell.
+///
+/// # Errors
+/// [`Error::Setup`] for another branch; `encrypted`.
+fn is_for(table: &IcebergTable, plan: &Plan) -> Result<Option<Conflict>> {
     if table.view.ident != plan.table {
-        return Ok(Outcome::Conflict(Conflict::TableGone));
+        return Ok(Some(Conflict::TableGone));
     }
     if table.view.reference != plan.reference {
         return Err(Error::Setup(format!("the plan is for branch {}, the table was loaded for {}", plan.reference, table.view.reference)));
     }
     refuse(&table.loaded.metadata)?;
-    let Some(head) = head::read(table).await? else {
-        let files = plan.inputs.iter().take(1).map(|f| f.path.to_string()).collect();
-        return Ok(Outcome::Conflict(Conflict::InputGone { files }));
-    };
-    let state = scope::read_state(table, &head, &plan.scope).await?;
-    let late = match plan.late(&state.scope_files(&head)) {
+    Ok(None)
+}
+
+/// A plan on a branch that has no snapshot any more.
+fn without_snapshot(plan: &Plan) -> Conflict {
+    Conflict::InputGone { files: plan.inputs.iter().take(1).map(|f| f.path.to_string()).collect() }
+}
+
+/// A rewrite that fits the base, with the files that its commit adds.
+struct Ready<'a> {
+    member: Member<'a>,
+    state: State,
+    added: Added,
+}
+
+/// Validates one rewrite against the base, and carries deletes over; see [`commit`]. Its
+/// control is told of the files that this writes.
+async fn prepare<'a>(
+    table: &IcebergTable,
+    head: &Head,
+    member: Member<'a>,
+    state: State,
+    commit: &Commit<'_>,
+) -> Result<std::result::Result<Ready<'a>, Conflict>> {
+    let Member { plan, written, attempt, control } = member;
+    let late = match plan.late(&state.scope_files(head)) {
         Ok(late) => late,
-        Err(conflict) => return Ok(Outcome::Conflict(conflict)),
+        Err(conflict) => return Ok(Err(conflict)),
     };
     let detail = outputs::detail(written)?;
     if let Some(conflict) = outputs::reads_otherwise(table, &state, plan, &detail.columns) {
-        return Ok(Outcome::Conflict(conflict));
+        return Ok(Err(conflict));
     }
     let outputs = outputs::entries(table, plan, written, detail)?;
     let carried = match &late {
         None => Carried::default(),
-        Some(late) => match carry::over(table, late, written, detail, commit).await? {
+        Some(late) => match carry::over(table, late, written, detail, &Commit { attempt, control, ..*commit }).await? {
             Some(carried) => carried,
-            None => return Ok(Outcome::Conflict(late.conflict())),
+            None => return Ok(Err(late.conflict())),
         },
     };
-    commit.control.carries(carried.rows);
-    let snapshot = build(table, plan, (&head, &state), Added { outputs, deletes: carried.files }, commit).await?;
+    control.carries(carried.rows);
+    check_sequence(plan, &table.loaded.metadata)?;
+    Ok(Ok(Ready { member, state, added: Added { outputs, deletes: carried.files } }))
+}
+
+/// One question to the catalog, for all that is ready on this base.
+async fn land(table: &IcebergTable, head: &Head, ready: &[Ready<'_>], commit: &Commit<'_>) -> Result<Outcome> {
+    let snapshot = build(table, head, ready, commit).await?;
     commit.control.reached(KillPoint::ManifestsWritten);
     ask(table, snapshot, head.snapshot.snapshot_id(), commit).await
 }
@@ -123,26 +181,20 @@ struct Added {
 }
 
 /// Writes the manifests and the list of the new snapshot. A function of base,
-/// plan and added files, but for ids and time.
-async fn build(table: &IcebergTable, plan: &Plan, base: (&Head, &State), added: Added, commit: &Commit<'_>) -> Result<Snapshot> {
-    let (head, state) = base;
+/// plans and added files, but for ids and time.
+async fn build(table: &IcebergTable, head: &Head, ready: &[Ready<'_>], commit: &Commit<'_>) -> Result<Snapshot> {
     let metadata = &table.loaded.metadata;
-    let sequence = check_sequence(plan, metadata)?;
-    let dangling = dangling::find(table, head, state, plan, !added.outputs.is_empty()).await?;
-    let change = change(plan, &dangling, &added);
-    let inputs: Vec<FileKey> = plan.inputs.iter().map(|f| FileKey { path: f.path.clone(), offset: None }).collect();
-    let doomed = replace::by_home(&state.homes, inputs.iter().chain(dangling.iter().map(|d| &d.key)))?;
-    let Added { outputs, deletes } = added;
-    let outputs = Batch { files: outputs, sequence: plan.sequence_number };
-    // they apply to the outputs, which are older
-    let deletes = Batch { files: deletes, sequence };
-    let edit = Edit { doomed, outputs, deletes, spec_id: plan.scope.spec_id };
+    let sequence = next_sequence(metadata)?;
+    let dangling = dangling(table, head, ready).await?;
+    let change = change(ready, &dangling);
+    let edit = edit(ready, &dangling, sequence)?;
     let snapshot_id = free_id(metadata, commit.nonce);
     let target = Target { store: Store::new(&table.loaded.io), format: metadata.format_version(), snapshot_id, control: commit.control };
     let folder = Folder::of(table, commit.nonce);
     let parent = &head.snapshot;
     let manifests = replace::manifests(table, head, edit, &target, &folder).await?;
-    let summary = summary(&change, parent.summary(), &manifests, &commit.attempt.0, commit.instance);
+    let attempts: Vec<&str> = ready.iter().map(|r| r.member.attempt.0.as_str()).collect();
+    let summary = summary(&change, parent.summary(), &manifests, &attempts.join(" "), commit.instance);
     let list = folder.list(snapshot_id);
     let listed = ids::assign(metadata, manifests)?;
     let given = listed.ids;
@@ -161,13 +213,48 @@ async fn build(table: &IcebergTable, plan: &Plan, base: (&Head, &State), added: 
     })
 }
 
+/// The deletes that cover nothing any more after the commit, by the rewrite that finds them
+/// so; each once.
+async fn dangling(table: &IcebergTable, head: &Head, ready: &[Ready<'_>]) -> Result<Vec<Vec<LiveDelete>>> {
+    let all: Vec<_> = ready.iter().map(|r| Replaced { plan: r.member.plan, outputs: !r.added.outputs.is_empty() }).collect();
+    let (mut found, mut known) = (Vec::with_capacity(all.len()), HashSet::new());
+    for (Ready { state, .. }, one) in ready.iter().zip(&all) {
+        let mut dangling = dangling::find(table, head, state, one, &all).await?;
+        dangling.retain(|delete| known.insert(delete.key.clone()));
+        found.push(dangling);
+    }
+    Ok(found)
+}
+
+/// What the rewrites change in the base's manifests.
+fn edit(ready: &[Ready<'_>], dangling: &[Vec<LiveDelete>], sequence: i64) -> Result<Edit> {
+    let mut edit = Edit { doomed: HashMap::new(), added: Vec::new() };
+    for (Ready { member: Member { plan, .. }, state, added }, dangling) in ready.iter().zip(dangling) {
+        let inputs: Vec<FileKey> = plan.inputs.iter().map(|f| FileKey { path: f.path.clone(), offset: None }).collect();
+        for (home, files) in replace::by_home(&state.homes, inputs.iter().chain(dangling.iter().map(|d| &d.key)))? {
+            edit.doomed.entry(home).or_default().extend(files);
+        }
+        let spec_id = plan.scope.spec_id;
+        edit.added.push(Batch { content: Data, spec_id, files: added.outputs.clone(), sequence: plan.sequence_number });
+        // they apply to the outputs, which are older
+        edit.added.push(Batch { content: Deletes, spec_id, files: added.deletes.clone(), sequence });
+    }
+    Ok(edit)
+}
+
 /// The sequence number of the new snapshot.
-///
+fn next_sequence(metadata: &TableMetadata) -> Result<i64> {
+    match metadata.format_version() {
+        FormatVersion::V1 => Ok(0),
+        _ => metadata.last_sequence_number().checked_add(1).ok_or_else(|| Error::Setup("the table's sequence numbers are used up".into())),
+    }
+}
+
 /// # Errors
-/// [`Error::Proof`], when the plan's own number is not one that its outputs may
+/// [`Error::Proof`], when the plan's own sequence number is not one that its outputs may
 /// carry: newer than the base, or older than an input, which would let deletes
 /// that were not applied to the input reach its rows.
-fn check_sequence(plan: &Plan, metadata: &TableMetadata) -> Result<i64> {
+fn check_sequence(plan: &Plan, metadata: &TableMetadata) -> Result<()> {
     let newest_input = plan.inputs.iter().map(|f| f.data_sequence).max().unwrap_or(0);
     if plan.sequence_number < newest_input || plan.sequence_number > metadata.last_sequence_number() {
         return Err(Error::Proof(format!(
@@ -176,23 +263,22 @@ fn check_sequence(plan: &Plan, metadata: &TableMetadata) -> Result<i64> {
             metadata.last_sequence_number()
         )));
     }
-    match metadata.format_version() {
-        FormatVersion::V1 => Ok(0),
-        _ => metadata.last_sequence_number().checked_add(1).ok_or_else(|| Error::Setup("the table's sequence numbers are used up".into())),
-    }
+    Ok(())
 }
 
-fn change(plan: &Plan, dangling: &[LiveDelete], added: &Added) -> Change {
-    let mut change = Change::removing(&plan.inputs, dangling);
-    added.outputs.iter().for_each(|f| change.added.add(f.record_count(), f.file_size_in_bytes()));
-    for delete in &added.deletes {
-        let (side, bytes) = match delete.content_size_in_bytes().and_then(|bytes| u64::try_from(bytes).ok()) {
-            Some(bytes) => (&mut change.added_vectors, bytes),
-            None => (&mut change.added_deletes, delete.file_size_in_bytes()),
-        };
-        side.add(delete.record_count(), bytes);
+fn change(ready: &[Ready<'_>], dangling: &[Vec<LiveDelete>]) -> Change {
+    let mut change = Change { partitions: ready.len() as u64, ..Change::default() };
+    for (Ready { member, added, .. }, dangling) in ready.iter().zip(dangling) {
+        change.remove(&member.plan.inputs, dangling);
+        added.outputs.iter().for_each(|f| change.added.add(f.record_count(), f.file_size_in_bytes()));
+        for delete in &added.deletes {
+            let (side, bytes) = match delete.content_size_in_bytes().and_then(|bytes| u64::try_from(bytes).ok()) {
+                Some(bytes) => (&mut change.added_vectors, bytes),
+                None => (&mut change.added_deletes, delete.file_size_in_bytes()),
+            };
+            side.add(delete.record_count(), bytes);
+        }
     }
-    change.partitions = 1;
     change
 }
 

@@ -68,11 +68,12 @@ pub async fn remove_outputs(table: &IcebergTable, proof: &NotLanded, paths: &[St
     Ok(())
 }
 
-/// Whether a snapshot that carries this id may hold an attempt's files: its own, or
-/// that of any try of a job whose outputs belong to try 0.
+/// Whether a snapshot that carries these ids may hold an attempt's files: its own, or
+/// those of any try of a job whose outputs belong to try 0.
 fn holds(carried: &str, attempt: &str) -> bool {
     let job = attempt.strip_suffix(".0");
-    carried == attempt || job.is_some_and(|job| carried.strip_prefix(job).is_some_and(|rest| rest.starts_with('.')))
+    let of_job = |id: &str| job.is_some_and(|job| id.strip_prefix(job).is_some_and(|rest| rest.starts_with('.')));
+    carried.split(' ').any(|id| id == attempt || of_job(id))
 }
 
 fn climbs(path: &str) -> bool {
@@ -125,4 +126,19 @@ async fn live(table: &IcebergTable, fresh: &Loaded, paths: &[String]) -> Result<
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::holds;
+
+    #[test]
+    fn a_snapshot_holds_the_files_of_every_attempt_that_made_it_and_of_its_jobs() {
+        for id in ["j.3", "j.0", "k.1", "k.0"] {
+            assert!(holds("j.3 k.1", id), "{id}");
+        }
+        for id in ["j.1", "j.30", "l.0", "j", "k.spare"] {
+            assert!(!holds("j.3 k.1", id), "{id}");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! The manifests of a replace snapshot: a function of the base, the plan and the
+//! The manifests of a replace snapshot: a function of the base, the plans and the
 //! outputs. Nothing is kept from one try to the next but the outputs' data files.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -20,29 +20,29 @@ const AT_ONCE: usize = 8;
 pub struct Edit {
     /// Files to remove, by the place in the head's list of their manifest.
     pub doomed: HashMap<usize, HashSet<FileKey>>,
-    /// Data files to add.
-    pub outputs: Batch,
-    /// Delete files to add.
-    pub deletes: Batch,
-    /// Their spec.
-    pub spec_id: i32,
+    /// Files to add.
+    pub added: Vec<Batch>,
 }
 
 /// Files to add.
 pub struct Batch {
+    /// Data or delete files.
+    pub content: ManifestContentType,
+    /// Their spec.
+    pub spec_id: i32,
     /// The files.
     pub files: Vec<DataFile>,
     /// Their explicit data sequence number.
     pub sequence: i64,
 }
 
+/// Manifests hold files of one content and one spec.
+type Group = (ManifestContentType, i32);
+
 impl Edit {
-    /// The files to add of a content.
-    fn added(&self, content: ManifestContentType) -> &Batch {
-        match content {
-            ManifestContentType::Data => &self.outputs,
-            ManifestContentType::Deletes => &self.deletes,
-        }
+    /// The files to add of a content and spec.
+    fn added(&self, (content, spec_id): Group) -> impl Iterator<Item = &Batch> {
+        self.added.iter().filter(move |batch| (batch.content, batch.spec_id) == (content, spec_id) && !batch.files.is_empty())
     }
 }
 
@@ -57,8 +57,8 @@ pub async fn manifests(table: &IcebergTable, head: &Head, edit: Edit, target: &T
     let mut written = Vec::new();
     let mut gone: BTreeSet<usize> = edit.doomed.keys().copied().collect();
     for (content, spec_id) in groups(head, &edit) {
-        let adds = spec_id == edit.spec_id && !edit.added(content).files.is_empty();
-        let own = if adds { Some(added(table, &edit, content)?) } else { None };
+        let adds = edit.added((content, spec_id)).next().is_some();
+        let own = if adds { Some(added(table, &edit, (content, spec_id))?) } else { None };
         let mut joined = joined(head, (content, spec_id), None, adds, |sizes, new| rules.choose(sizes, new));
         if joined.is_empty() {
             joined = self::joined(head, (content, spec_id), Some(&edit), adds, |sizes, new| rules.choose_changed(sizes, new));
@@ -123,11 +123,11 @@ impl Pending {
 }
 
 /// Each kind of manifest that changes, data first.
-fn groups(head: &Head, edit: &Edit) -> Vec<(ManifestContentType, i32)> {
-    let mut groups = vec![(ManifestContentType::Data, edit.spec_id)];
-    groups.extend((!edit.deletes.files.is_empty()).then_some((ManifestContentType::Deletes, edit.spec_id)));
+fn groups(head: &Head, edit: &Edit) -> Vec<Group> {
+    let mut groups = Vec::new();
+    let added = edit.added.iter().filter(|batch| batch.content == ManifestContentType::Data || !batch.files.is_empty());
     let changed = edit.doomed.keys().filter_map(|place| head.manifests.get(*place));
-    for group in changed.map(|m| (m.content, m.partition_spec_id)) {
+    for group in added.map(|b| (b.content, b.spec_id)).chain(changed.map(|m| (m.content, m.partition_spec_id))) {
         if !groups.contains(&group) {
             groups.push(group);
         }
@@ -144,7 +144,7 @@ fn of_group(head: &Head, content: ManifestContentType, spec_id: i32) -> impl Ite
 /// edit changes.
 fn joined(
     head: &Head,
-    (content, spec_id): (ManifestContentType, i32),
+    (content, spec_id): Group,
     changed: Option<&Edit>,
     adds: bool,
     choose: impl Fn(&[u64], usize) -> Vec<usize>,
@@ -154,11 +154,10 @@ fn joined(
     choose(&sizes, usize::from(adds)).into_iter().filter_map(|at| places.get(at).copied()).collect()
 }
 
-fn added(table: &IcebergTable, edit: &Edit, content: ManifestContentType) -> Result<Draft> {
-    let (schema, spec) = manifests::schema_for(table, edit.spec_id)?;
-    let batch = edit.added(content);
-    let lines = batch.files.iter().map(|f| Line::Added(f.clone(), batch.sequence)).collect();
-    Ok(Draft { content, schema, spec, lines })
+fn added(table: &IcebergTable, edit: &Edit, group: Group) -> Result<Draft> {
+    let (schema, spec) = manifests::schema_for(table, group.1)?;
+    let lines = edit.added(group).flat_map(|batch| batch.files.iter().map(|f| Line::Added(f.clone(), batch.sequence))).collect();
+    Ok(Draft { content: group.0, schema, spec, lines })
 }
 
 /// Names of the files of one try, below the table's metadata folder.

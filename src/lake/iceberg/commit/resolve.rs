@@ -93,9 +93,10 @@ fn uncut(metadata: &TableMetadata, older: impl Fn(&Snapshot) -> bool) -> std::re
     }
 }
 
-/// The snapshot that carries an attempt's id.
+/// The snapshot that carries an attempt's id, by itself or among others.
 pub(super) fn snapshot_of<'a>(metadata: &'a TableMetadata, attempt: &AttemptId) -> Option<&'a Snapshot> {
-    metadata.snapshots().map(|s| s.as_ref()).find(|s| s.summary().additional_properties.get(ATTEMPT_KEY) == Some(&attempt.0))
+    let carries = |s: &&Snapshot| s.summary().additional_properties.get(ATTEMPT_KEY).is_some_and(|carried| attempt.made(carried));
+    metadata.snapshots().map(|s| s.as_ref()).find(carries)
 }
 
 /// The oldest snapshot, not known to be older than a commit, whose parent is not listed.

@@ -51,18 +51,16 @@ impl Tally {
 
 impl Change {
     /// Counts inputs and delete files that go.
-    pub fn removing(inputs: &[LiveFile], deletes: &[LiveDelete]) -> Self {
-        let mut change = Self::default();
-        inputs.iter().for_each(|f| change.removed.add(f.records, f.bytes));
+    pub fn remove(&mut self, inputs: &[LiveFile], deletes: &[LiveDelete]) {
+        inputs.iter().for_each(|f| self.removed.add(f.records, f.bytes));
         for delete in deletes {
             let side = match delete.content {
-                Content::EqualityDeletes => &mut change.equality_deletes,
-                Content::DeletionVector => &mut change.vectors,
-                _ => &mut change.position_deletes,
+                Content::EqualityDeletes => &mut self.equality_deletes,
+                Content::DeletionVector => &mut self.vectors,
+                _ => &mut self.position_deletes,
             };
             side.add(delete.records, delete.bytes);
         }
-        change
     }
 }
 
@@ -73,8 +71,8 @@ impl Change {
 /// Totals are the parent's plus and minus the change. Where the parent has none,
 /// those that the new manifest list tells are counted from it, and the others are
 /// left out: an absent total is unknown, a wrong one is not.
-pub fn summary(change: &Change, parent: &Summary, manifests: &[ManifestFile], attempt: &str, instance: &str) -> Summary {
-    let mut properties = HashMap::from([(ATTEMPT_KEY.to_owned(), attempt.to_owned()), (INSTANCE_KEY.to_owned(), instance.to_owned())]);
+pub fn summary(change: &Change, parent: &Summary, manifests: &[ManifestFile], attempts: &str, instance: &str) -> Summary {
+    let mut properties = HashMap::from([(ATTEMPT_KEY.to_owned(), attempts.to_owned()), (INSTANCE_KEY.to_owned(), instance.to_owned())]);
     let Change { added, added_deletes, added_vectors, removed, position_deletes, vectors, equality_deletes, partitions } = change;
     let added_bytes = added.bytes.saturating_add(added_deletes.bytes).saturating_add(added_vectors.bytes);
     let added_files = added_deletes.files.saturating_add(added_vectors.files);
