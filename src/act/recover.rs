@@ -131,7 +131,7 @@ impl Act {
             Kind::Rewrite => table.trace_attempt(attempt, asserted).await?,
             Kind::Undo { snapshot_id, .. } => {
                 let named = self.journal.files(attempt).await?;
-                undo::find(table.as_ref(), *snapshot_id, asserted, &named)
+                undo::find(table.as_ref(), *snapshot_id, plan, asserted, &named)
             }
         };
         Ok(Look::Seen(resolution, table))

@@ -1,5 +1,6 @@
 //! Taking a rewrite back, and what its files still cost.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::attempt::{self, Attempt, AttemptState, Loss};
@@ -13,8 +14,8 @@ use crate::model::ident::TableIdent;
 use crate::model::killpoint::KillPoint;
 use crate::model::location::Location;
 use crate::model::outcome::Resolution;
-use crate::model::plan::{AttemptId, JobId};
-use crate::model::table::TableView;
+use crate::model::plan::{AttemptId, JobId, Plan};
+use crate::model::table::{SnapshotInfo, TableView};
 
 /// Why a job cannot be undone.
 #[derive(Debug, thiserror::Error)]
@@ -190,21 +191,23 @@ pub(super) fn may_ask_again(kind: &Kind, asserted: &str) -> bool {
 /// metadata followed the asserted one, that tells: it is the undo's, or it is not and never will be. Else the branch's
 /// history does. The undo landed when the snapshot has left the branch. It did
 /// not, and cannot any more, when the pointer has left the asserted base and the
-/// snapshot is still in the branch. A history cut before the snapshot leaves it
+/// snapshot is still in the branch. A history that is cut behind a snapshot as old as the
+/// one that the rewrite was `planned` on shows that too; one that is cut before leaves it
 /// open.
-pub(super) fn find(table: &dyn Table, snapshot_id: i64, asserted: &str, named: &[String]) -> Resolution {
+pub(super) fn find(table: &dyn Table, snapshot_id: i64, planned: &Plan, asserted: &str, named: &[String]) -> Resolution {
     let view = table.view();
+    let planned = planned.sequence_number;
     let asserted = Asserted::parse(asserted);
     // a catalog that compares heads writes the metadata itself, under a name that we do not know
     if let Some(head) = asserted.head {
-        return by_branch(view, snapshot_id, view.head == head.snapshot_id);
+        return by_branch((view.head, &view.snapshots), snapshot_id, planned, view.head == head.snapshot_id);
     }
     let asserted = asserted.metadata_location.as_str();
     if let Some(next) = successor(&table.history(), &view.metadata_location, asserted) {
         let ours = named.iter().any(|path| Location::parse(path) == Location::parse(&next));
         return if ours { Resolution::Landed { snapshot_id } } else { Resolution::NotLanded };
     }
-    by_branch(view, snapshot_id, view.metadata_location == asserted)
+    by_branch((view.head, &view.snapshots), snapshot_id, planned, view.metadata_location == asserted)
 }
 
 /// The metadata location that followed the asserted one; `None` when none has,
@@ -215,19 +218,21 @@ fn successor(history: &[String], current: &str, asserted: &str) -> Option<String
     (next != asserted).then(|| next.to_owned())
 }
 
-fn by_branch(view: &TableView, snapshot_id: i64, stands: bool) -> Resolution {
-    let mut at = view.head;
+fn by_branch((head, snapshots): (Option<i64>, &BTreeMap<i64, SnapshotInfo>), snapshot_id: i64, planned: i64, stands: bool) -> Resolution {
+    let mut at = head;
     let mut steps = 0;
-    while let Some(id) = at.filter(|_| steps <= view.snapshots.len()) {
+    while let Some(id) = at.filter(|_| steps <= snapshots.len()) {
         if id == snapshot_id {
             return match stands {
                 true => Resolution::Open { reason: "the table has not moved since, the request may still arrive".into() },
                 false => Resolution::NotLanded,
             };
         }
-        match view.snapshots.get(&id) {
+        match snapshots.get(&id) {
+            // a parent has the lower number, in format 1 all have none
+            Some(snapshot) if planned > 0 && snapshot.sequence_number <= planned => break,
             Some(snapshot) => at = snapshot.parent,
-            None => return Resolution::Open { reason: "the branch's history is cut before the snapshot".into() },
+            None => return Resolution::Open { reason: "the history is cut before the snapshot that was to be undone".into() },
         }
         steps += 1;
     }
@@ -237,6 +242,35 @@ fn by_branch(view: &TableView, snapshot_id: i64, stands: bool) -> Resolution {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::table::Operation;
+
+    #[test]
+    fn a_branch_that_is_as_old_as_the_plan_without_the_snapshot_has_left_it() {
+        let info = |id, parent, sequence_number| SnapshotInfo {
+            id,
+            parent: Some(parent),
+            sequence_number,
+            timestamp_ms: 0,
+            operation: Operation::Append,
+            attempt: None,
+            instance: None,
+            engine: None,
+        };
+        // the rewrite 40, planned on 30, was to be undone; what is older than 30 has expired
+        let of =
+            |all: &[(i64, i64, i64)]| all.iter().map(|(id, parent, number)| (*id, info(*id, *parent, *number))).collect::<BTreeMap<_, _>>();
+        let landed = Resolution::Landed { snapshot_id: 40 };
+        let left = of(&[(30, 20, 3), (40, 30, 4), (50, 30, 5)]);
+        assert_eq!(by_branch((Some(30), &left), 40, 3, false), landed);
+        assert_eq!(by_branch((Some(50), &left), 40, 3, false), landed);
+        let stays = of(&[(40, 30, 4), (50, 40, 5)]);
+        assert_eq!(by_branch((Some(50), &stays), 40, 3, false), Resolution::NotLanded);
+        assert!(matches!(by_branch((Some(40), &stays), 40, 3, true), Resolution::Open { .. }));
+        // cut above the plan: it may have been in between
+        assert!(matches!(by_branch((Some(60), &of(&[(60, 50, 6)])), 40, 3, false), Resolution::Open { .. }));
+        // numbers that tell nothing
+        assert!(matches!(by_branch((Some(30), &of(&[(30, 20, 0)])), 40, 0, false), Resolution::Open { .. }));
+    }
 
     #[test]
     fn what_followed_the_asserted_metadata_is_read_from_the_log() {
