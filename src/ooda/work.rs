@@ -394,6 +394,9 @@ fn tell(result: &JobResult) {
     telemetry::store_requests("job", &numbers.requests);
     telemetry::deletes_carried(numbers.deletes_carried);
     telemetry::wasted(numbers.wasted_bytes);
+    if let (JobVerdict::Committed, Some(_)) = (&result.verdict, &numbers.joined_to) {
+        telemetry::commit_joined();
+    }
     if let (JobVerdict::Committed, Some(path)) = (&result.verdict, numbers.path) {
         telemetry::rewritten(path, numbers.bytes_in, numbers.bytes_out, numbers.files_in, numbers.files_out);
     }

@@ -365,6 +365,11 @@ pub fn rewritten(path: Path, bytes_in: u64, bytes_out: u64, files_in: u64, files
     counter!(WRITTEN_FILES).increment(files_out);
 }
 
+/// A rewrite landed in the snapshot of another.
+pub fn commit_joined() {
+    counter!(COMMITS_JOINED).increment(1);
+}
+
 /// A job landed and carried over the deletes of so many rows.
 pub fn deletes_carried(rows: u64) {
     counter!(DELETES_CARRIED).increment(rows);

@@ -78,6 +78,7 @@ metrics! {
     COMMIT_SECONDS = Histogram "afterwrite_commit_seconds": "Duration of a replace commit",
     CONFLICTS = Counter(labelled) "afterwrite_conflicts_total": "Jobs whose table moved under them, by what moved",
     WRITERS_HARMED = Counter "afterwrite_writers_harmed_estimated_total": "Estimate of users' statements that our commits made fail: clients known to write that had loaded the table through the proxy before our replace landed, and committed nothing to it after",
+    COMMITS_JOINED = Counter "afterwrite_commits_joined_total": "Rewrites that landed in the snapshot of another partition's, with which their commits fell together",
     DELETES_CARRIED = Counter "afterwrite_deletes_carried_total": "Rows deleted while their files were rewritten whose deletes our commits carried over to the new files",
     WASTED_BYTES = Counter "afterwrite_wasted_bytes_total": "Bytes written or read by jobs that did not land",
     UNKNOWN_OPEN = Gauge "afterwrite_unknown_outcomes_open": "Commits whose outcome is not known yet",

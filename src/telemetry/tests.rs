@@ -97,3 +97,16 @@ fn fractions_of_a_gb_hour_are_not_lost() {
     });
     assert!(text.contains("afterwrite_budget_spent_gb_hour_millionths_total 250001"), "{text}");
 }
+
+/// The alerting rules that are shipped ask for metrics that there are.
+#[test]
+fn every_metric_of_the_alerting_rules_is_there() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/prometheus/alerts.yaml");
+    let rules = std::fs::read_to_string(path).unwrap();
+    let words = rules.split(|c: char| c != '_' && !c.is_ascii_alphanumeric());
+    let names: Vec<&str> = words.filter(|word| word.starts_with("afterwrite_")).collect();
+    assert!(names.len() > 5, "{names:?}");
+    for name in names {
+        assert!(ALL.iter().any(|metric| metric.name == name), "no metric is called {name}");
+    }
+}

@@ -198,7 +198,7 @@ async fn a_place_that_becomes_free_is_taken_without_waiting_for_a_second() {
 #[tokio::test]
 async fn partitions_that_commit_together_are_one_snapshot_and_one_commit_of_the_budget() {
     let world = World::new(
-        "[defaults]\nact = true\ntarget_file_size = \"1MiB\"\n[budget]\nconcurrent_jobs = 4\n[budget.table]\ncommits_per_hour = 4\n",
+        "[defaults]\nact = true\ntarget_file_size = \"1MiB\"\n[budget]\nconcurrent_jobs = 4\ncarry_over_hours = 1.0\n[budget.table]\ncommits_per_hour = 4\n",
     );
     let table = world.table(Table::partitioned_by_p(), "t").await;
     for p in 0..4 {
