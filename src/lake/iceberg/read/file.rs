@@ -17,6 +17,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{
     ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, RowGroupMetaData,
 };
+use tokio::runtime::Handle;
 
 use super::window::{Piece, Window, Windows};
 use crate::lake::iceberg::store as files;
@@ -197,9 +198,10 @@ impl ParquetFile {
         }
     }
 
-    /// Its bytes for a reader on a blocking thread; `ahead` are fetched already.
-    pub fn window(&self, ahead: Arc<Vec<Piece>>, windows: Windows) -> Window {
-        Window::new(self.reader.clone(), ahead, windows)
+    /// Its bytes for a reader on a blocking thread; `ahead` are fetched already, others on
+    /// `runtime`.
+    pub fn window(&self, ahead: Arc<Vec<Piece>>, windows: Windows, runtime: &Handle) -> Window {
+        Window::new(self.reader.clone(), ahead, windows, runtime)
     }
 
     /// Its bytes in the store.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{FieldRef, Schema};
 use parquet::errors::ParquetError;
+use tokio::runtime::Handle;
 
 use super::batches::{group_rows, held, lockstep_rows};
 use super::column::Column;
@@ -26,6 +27,8 @@ pub struct Lockstep {
     left: usize,
     /// Bytes fetched ahead, and of each window where they are not all.
     bytes: (Arc<Vec<Piece>>, u64),
+    /// Fetches for windows that are opened on threads of no runtime.
+    runtime: Handle,
     columns: Vec<Root>,
 }
 
@@ -57,7 +60,7 @@ impl Lockstep {
         let columns = roots.map(|leaves| Root { leaves: leaves.to_vec(), field: None, reader: None }).collect();
         let rows = file.footer().row_groups().get(group).map_or(0, group_rows);
         let left = usize::try_from(rows).unwrap_or(usize::MAX);
-        Ok(Self { file: file.clone(), group, batch_rows, left, bytes: (ahead, length), columns })
+        Ok(Self { file: file.clone(), group, batch_rows, left, bytes: (ahead, length), runtime: Handle::current(), columns })
     }
 
     /// The next rows; `None` after the last. Gives itself back.
@@ -83,7 +86,8 @@ impl Lockstep {
         let is_last = self.left <= self.batch_rows;
         let open = |leaves: &[usize]| {
             let (ahead, length) = &self.bytes;
-            let window = self.file.window(Arc::clone(ahead), Windows { count: leaves.len(), length: *length });
+            let windows = Windows { count: leaves.len(), length: *length };
+            let window = self.file.window(Arc::clone(ahead), windows, &self.runtime);
             Column::open(window, self.file.arrow(), self.group, leaves, self.batch_rows)
         };
         let one = |(column, rows): &mut (&mut Root, Option<ArrayRef>)| {

@@ -19,6 +19,7 @@ use async_trait::async_trait;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use parquet::errors::ParquetError;
+use tokio::runtime::Handle;
 
 use super::batches::{column_row, column_rows, group_rows};
 pub use super::column::keyed_footer;
@@ -296,7 +297,7 @@ impl Group {
         let file = &self.file.file;
         let batch = column_rows(file, self.group, &root.leaves, memory)?;
         let windows = Windows { count: root.leaves.len(), length: self.window.length };
-        let window = file.window(Arc::clone(&self.ahead), windows);
+        let window = file.window(Arc::clone(&self.ahead), windows, &Handle::current());
         let keyed = self.keyed(root);
         let mut column = Column::open(window, keyed.unwrap_or(file.arrow()), self.group, &root.leaves, batch)?;
         let mut done = 0usize;

@@ -15,7 +15,7 @@ use super::file::FileReader;
 /// Bytes of a file, by where they begin.
 pub type Piece = (u64, Bytes);
 
-/// Bytes of one file. Used on blocking threads of the runtime it was made on.
+/// Bytes of one file. Used on threads that may block.
 pub struct Window {
     reader: FileReader,
     ahead: Arc<Vec<Piece>>,
@@ -47,9 +47,9 @@ pub struct Windows {
 }
 
 impl Window {
-    /// Bytes of `reader`'s file, of which `ahead` are fetched already.
-    pub fn new(reader: FileReader, ahead: Arc<Vec<Piece>>, windows: Windows) -> Self {
-        Self { reader, ahead, windows, held: Arc::default(), failure: Failure::default(), runtime: Handle::current() }
+    /// Bytes of `reader`'s file, of which `ahead` are fetched already, and others on `runtime`.
+    pub fn new(reader: FileReader, ahead: Arc<Vec<Piece>>, windows: Windows, runtime: &Handle) -> Self {
+        Self { reader, ahead, windows, held: Arc::default(), failure: Failure::default(), runtime: runtime.clone() }
     }
 
     /// Where a failed fetch is remembered.
