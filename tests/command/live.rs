@@ -74,6 +74,8 @@ async fn bytes_that_old_snapshots_keep_alive_and_what_a_command_spent_are_in_the
 async fn hostile_messages_disturb_no_table_under_work() {
     let place = Place::new(&format!("{DEAF}act = true\n"));
     let table = small(&place).await;
+    // a writer of the fixtures does not try again: ours begins when all is there
+    place.run(&["pause", NAME]).await.expect(0);
     let serving = place.serve().await;
     let channel = Endpoint::from_shared(serving.grpc.clone()).unwrap().connect().await.unwrap();
     let large = {
@@ -82,8 +84,6 @@ async fn hostile_messages_disturb_no_table_under_work() {
         message.extend(name.as_bytes());
         Bytes::from(message)
     };
-    // a writer of the fixtures does not try again: ours waits until all is there
-    place.run(&["pause", NAME]).await.expect(0);
     for n in 0..6 {
         table.append([row(100 + n, "new", 9)]).await;
     }

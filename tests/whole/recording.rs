@@ -55,10 +55,17 @@ async fn recorded(world: &World, path: &Path, most: u64) -> Process {
 }
 
 /// Lets so much time pass, and what comes of it: work that waits for budget stays waiting.
+/// A job under way ends first, since its bound is of this time, not of the machine's.
 async fn go(process: &Process, ms: i64) {
     for _ in 0..25 {
         process.clock_passes(ms / 25);
         tokio::time::sleep(Duration::from_millis(4)).await;
+        for _ in 0..500 {
+            if process.act.leases().is_empty() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(4)).await;
+        }
     }
 }
 
@@ -112,7 +119,8 @@ async fn a_recording_made_again_gives_the_same_ranking_and_the_same_reasons() {
     assert_eq!(totals.files_dropped, landed.iter().map(|n| n.files_in - n.files_out).sum::<u64>());
     assert_eq!(totals.bytes, landed.iter().map(|n| n.bytes_in).sum::<u64>());
     assert!((totals.gb_hours - jobs.iter().map(|j| j.numbers.gb_hours).sum::<f64>()).abs() < 1e-9);
-    assert!(totals.jobs > 2 && totals.decisions["now"] > 0, "{totals:?}");
+    // whether a trigger fires before work gets its turn depends on how fast the catalog answers
+    assert!(totals.jobs > 2 && totals.decisions.get("queued").is_some_and(|times| *times > 0), "{totals:?}");
 
     // another process goes on in the same file
     let before = lines.len();
