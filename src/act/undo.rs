@@ -197,6 +197,9 @@ pub(super) fn may_ask_again(kind: &Kind, asserted: &str) -> bool {
 pub(super) fn find(table: &dyn Table, snapshot_id: i64, planned: &Plan, asserted: &str, named: &[String]) -> Resolution {
     let view = table.view();
     let planned = planned.sequence_number;
+    if is_older(view.last_sequence_number, planned) {
+        return Resolution::Open { reason: "the table is shown as it was before the rewrite that was to be undone".into() };
+    }
     let asserted = Asserted::parse(asserted);
     // a catalog that compares heads writes the metadata itself, under a name that we do not know
     if let Some(head) = asserted.head {
@@ -216,6 +219,12 @@ fn successor(history: &[String], current: &str, asserted: &str) -> Option<String
     let at = history.iter().position(|location| location == asserted)?;
     let next = history.iter().map(String::as_str).chain([current]).nth(at.checked_add(1)?)?;
     (next != asserted).then(|| next.to_owned())
+}
+
+/// Whether a table that has given out this number does not hold a rewrite that was planned
+/// on one yet; in format 1 all have none.
+fn is_older(last: i64, planned: i64) -> bool {
+    planned > 0 && last <= planned
 }
 
 fn by_branch((head, snapshots): (Option<i64>, &BTreeMap<i64, SnapshotInfo>), snapshot_id: i64, planned: i64, stands: bool) -> Resolution {
@@ -270,6 +279,12 @@ mod tests {
         assert!(matches!(by_branch((Some(60), &of(&[(60, 50, 6)])), 40, 3, false), Resolution::Open { .. }));
         // numbers that tell nothing
         assert!(matches!(by_branch((Some(30), &of(&[(30, 20, 0)])), 40, 0, false), Resolution::Open { .. }));
+    }
+
+    #[test]
+    fn a_table_from_before_the_rewrite_tells_nothing_of_its_undo() {
+        assert!(is_older(3, 3) && is_older(2, 3));
+        assert!(!is_older(4, 3) && !is_older(0, 0));
     }
 
     #[test]
