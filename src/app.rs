@@ -95,7 +95,7 @@ impl App {
             journal.instance(wanted).await?;
         }
         let ports = act::Ports { format, journal, clock: Arc::clone(&self.clock), chance: Arc::clone(&self.chance) };
-        Act::start(ports, role, act::Settings::default(), kill).await
+        Act::start(ports, role, act::Settings { claims: self.settings.claims, ..act::Settings::default() }, kill).await
     }
 
     /// Closes what dead processes left open, before a command acts. Work of living

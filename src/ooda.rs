@@ -299,7 +299,7 @@ impl Loop {
         self.parts.roster.looked(name, &view.metadata_location);
         self.honour(name, &policy);
         self.note(table.as_ref(), &absorbed).await;
-        let sidecar = view.rewritten_by_another(self.parts.act.instance());
+        let sidecar = view.another_sidecar(self.parts.act.instance(), self.now());
         let taken = self.book().take_in(Seen { view, policy, warnings, tenant, absorbed: &absorbed, sidecar, began_ms });
         self.forget(taken.replaced).await;
         self.restore(name, view.ident, &absorbed).await;

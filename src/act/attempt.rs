@@ -106,8 +106,21 @@ pub fn spare_id(job: &JobId) -> AttemptId {
     AttemptId(format!("{}.spare", job.0))
 }
 
-/// The number of attempts that are not tries to commit.
+/// The id of a job's `number`th claim on its table.
+pub fn claim_id(job: &JobId, number: u32) -> AttemptId {
+    AttemptId(format!("{}.claim{number}", job.0))
+}
+
+/// The number of the attempt that holds spare files.
 pub const SPARE: u32 = u32::MAX;
+
+/// The number of claims on the table.
+pub const CLAIM: u32 = u32::MAX - 1;
+
+/// Whether an attempt of this number makes or commits the job's outputs.
+pub fn is_work(number: u32) -> bool {
+    number < CLAIM
+}
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use super::attempt::{Attempt, AttemptState, Loss};
+use super::attempt::{Attempt, AttemptState, Loss, is_work};
 use super::job::{Job, JobState, Numbers, Verdict};
 use super::journal::{self, Step};
 use super::{Act, Work};
@@ -30,7 +30,7 @@ pub(super) enum Ending {
 /// What the attempts of a job add up to. Only [`Ending::Lost`] lets outputs go.
 pub(super) fn ending(attempts: &[Attempt]) -> Ending {
     let mut ending = Ending::Lost;
-    for attempt in attempts {
+    for attempt in attempts.iter().filter(|attempt| is_work(attempt.number)) {
         match attempt.state {
             AttemptState::Landed { snapshot_id } => return Ending::Landed { snapshot_id },
             AttemptState::Committing { .. } => ending = Ending::Open,

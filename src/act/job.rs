@@ -207,6 +207,13 @@ pub enum Verdict {
     Busy,
     /// The table is paused. Nothing was journaled.
     Paused,
+    /// Another sidecar has claimed the table.
+    Claimed {
+        /// Its instance.
+        by: String,
+        /// Until when, in milliseconds since the epoch.
+        until_ms: i64,
+    },
     /// The plan no longer fits the table: plan again.
     Replan {
         /// What moved.
@@ -272,6 +279,9 @@ impl Verdict {
             Self::Committed => "committed".into(),
             Self::Busy => "files of the plan belong to another job".into(),
             Self::Paused => "the table is paused".into(),
+            Self::Claimed { by, until_ms } => {
+                format!("another sidecar, instance {by}, has claimed the table until {until_ms} (milliseconds since the epoch)")
+            }
             Self::Replan { conflict, .. } => format!("plan again: {}", describe(conflict)),
             Self::Dropped { conflict } => format!("dropped: {}", describe(conflict)),
             Self::Refused { refused } => refused.to_string(),

@@ -6,6 +6,7 @@
 mod active;
 pub mod attempt;
 pub mod backoff;
+mod claim;
 mod close;
 mod commit;
 pub mod control;
@@ -64,6 +65,9 @@ pub struct Settings {
     pub grace_looks: u32,
     /// A process without a sign of life for this long is dead.
     pub holder_ttl: Duration,
+    /// Whether a table is claimed before it is rewritten, since other sidecars, with
+    /// journals of their own, act in the same catalogs.
+    pub claims: bool,
 }
 
 impl Default for Settings {
@@ -76,6 +80,7 @@ impl Default for Settings {
             look_every: Duration::from_secs(1),
             grace_looks: 30,
             holder_ttl: Duration::from_secs(30),
+            claims: false,
         }
     }
 }
@@ -303,6 +308,7 @@ impl Act {
     /// From the journaled request to the snapshot.
     async fn carry_out(&self, work: &mut Work) -> Result<i64, Verdict> {
         let table = self.dequeue(work).await?;
+        let table = self.claim(work, table).await?;
         self.advance(work, JobState::Inflight, "inflight").await?;
         let outputs = attempt::id(&work.job.id, 0);
         self.begin(work, &outputs, 0).await?;

@@ -119,7 +119,7 @@ impl Act {
         let Kind::Undo { snapshot_id, .. } = job.kind else { return };
         let stop = Arc::new(Stop::new(job.id.clone(), self.clock.elapsed_ms(), job.plan.bound.millis, None));
         self.active.enter(job, &stop);
-        let tries = attempts.iter().map(|attempt| attempt.number).filter(|number| *number != attempt::SPARE).max().unwrap_or(0);
+        let tries = attempts.iter().map(|attempt| attempt.number).filter(|number| attempt::is_work(*number)).max().unwrap_or(0);
         let mut work = Work {
             stop,
             numbers: Numbers { tries, ..job.numbers.clone() },

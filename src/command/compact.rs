@@ -425,6 +425,7 @@ fn result_name(verdict: &Verdict) -> &'static str {
         Verdict::Committed => "committed",
         Verdict::Busy => "busy",
         Verdict::Paused => "paused",
+        Verdict::Claimed { .. } => "claimed",
         Verdict::Replan { .. } | Verdict::Dropped { .. } => "conflict",
         Verdict::Refused { .. } => "refused",
         Verdict::Disproved { .. } => "disproved",
@@ -440,7 +441,7 @@ fn result_name(verdict: &Verdict) -> &'static str {
 pub fn exit(verdict: &Verdict) -> Exit {
     match verdict {
         Verdict::Committed => Exit::Done,
-        Verdict::Refused { .. } | Verdict::Paused => Exit::Refused,
+        Verdict::Refused { .. } | Verdict::Paused | Verdict::Claimed { .. } => Exit::Refused,
         Verdict::Busy | Verdict::Replan { .. } | Verdict::Dropped { .. } => Exit::Conflict,
         Verdict::Unresolved { .. } => Exit::Unknown,
         Verdict::Unreachable { .. } => Exit::Unreachable,

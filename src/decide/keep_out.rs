@@ -59,23 +59,25 @@ fn expected_until(case: &Case<'_>, at_ms: i64) -> (Option<i64>, Option<i64>) {
     (by_rhythm.and_then(|busy| patient(busy.to_ms)), writers.loaded_until_ms.and_then(patient))
 }
 
-/// Until when the table is left to the sidecar that rewrote in it last: for the policy's
-/// time since then. Of two that see each other's snapshots one is always that one, so that
-/// one goes on. A time that is further ahead than that is of a clock that tells nothing.
+/// Until when the table is left to another sidecar: until its claim ends, and for the
+/// policy's time since its last rewrite. Of two that see each other's snapshots one is
+/// always that which rewrote last, so that one goes on. A time that is further ahead than
+/// that is of a clock that tells nothing.
 fn left_until(case: &Case<'_>, at_ms: i64) -> Option<i64> {
     let most = case.policy.keep_out_ms;
-    let sidecar = case.traits.writers.sidecar.as_ref().filter(|_| most > 0)?;
-    let until_ms = sidecar.rewrote_ms.saturating_add(most);
-    Some(until_ms).filter(|until| *until > at_ms && *until <= at_ms.saturating_add(most).saturating_add(most))
+    let sidecar = case.traits.writers.sidecar.as_ref()?;
+    let rewrote = Some(sidecar.rewrote_ms.saturating_add(most)).filter(|_| most > 0);
+    let rewrote = rewrote.filter(|until| *until <= at_ms.saturating_add(most).saturating_add(most));
+    rewrote.into_iter().chain([sidecar.claims_until_ms]).filter(|until| *until > at_ms).max()
 }
 
-/// Another sidecar rewrote in the table, and none of ours has since.
+/// Another sidecar claims the table, or rewrote in it, and none of ours has since.
 fn left_to_another(case: &Case<'_>) -> Option<Found> {
     let sidecar = case.traits.writers.sidecar.as_ref()?;
     let until_ms = left_until(case, case.now_ms);
     let left = until_ms.map_or(0, |until| until.saturating_sub(case.now_ms));
     let by: String = sidecar.instance.chars().take(LONGEST_INSTANCE).collect();
-    let note = format!("milliseconds for which the table is left to the sidecar that rewrote in it last: instance {by}");
+    let note = format!("milliseconds for which the table is left to the sidecar that claims it, or rewrote in it last: instance {by}");
     Some((check("other-sidecar", left as f64, 0.0, left == 0, note), until_ms.map(|until_ms| Reason::KeptOut { until_ms })))
 }
 
@@ -250,7 +252,7 @@ mod tests {
     fn a_table_is_left_to_the_sidecar_that_rewrote_in_it_last_for_the_policys_time() {
         let rewritten = |ago_ms: i64| {
             let mut given = Given::small_files(10);
-            given.traits.writers.sidecar = Some(Sidecar { instance: "other".into(), rewrote_ms: NOW - ago_ms });
+            given.traits.writers.sidecar = Some(Sidecar { instance: "other".into(), rewrote_ms: NOW - ago_ms, claims_until_ms: 0 });
             given
         };
         assert_eq!(reason(&rewritten(MINUTE)), Some(Reason::KeptOut { until_ms: NOW + 9 * MINUTE }));
@@ -270,6 +272,19 @@ mod tests {
         assert_eq!(free_from_ms(&given.case(), NOW), NOW + 9 * MINUTE);
         given.policy.keep_out_ms = 0;
         assert_eq!((reason(&given), free_from_ms(&given.case(), NOW)), (None, NOW));
+    }
+
+    #[test]
+    fn a_table_is_left_to_the_sidecar_that_claims_it_as_long_as_it_does() {
+        let mut given = Given::small_files(10);
+        let claimed = |until: i64| Some(Sidecar { instance: "other".into(), rewrote_ms: 0, claims_until_ms: until });
+        given.traits.writers.sidecar = claimed(NOW + 1);
+        assert_eq!((reason(&given), free_from_ms(&given.case(), NOW)), (Some(Reason::KeptOut { until_ms: NOW + 1 }), NOW + 1));
+        // whatever the policy says of rewrites
+        given.policy.keep_out_ms = 0;
+        assert_eq!(reason(&given), Some(Reason::KeptOut { until_ms: NOW + 1 }));
+        given.traits.writers.sidecar = claimed(NOW);
+        assert_eq!(reason(&given), None);
     }
 
     #[test]
@@ -300,7 +315,7 @@ mod tests {
         for extreme in [i64::MIN, i64::MAX] {
             let mut given = written_each(i64::MAX, i64::MAX, 0);
             let cadence = Cadence { heard_ms: extreme, ..given.traits.writers.cadence };
-            let sidecar = Some(Sidecar { instance: String::new(), rewrote_ms: extreme });
+            let sidecar = Some(Sidecar { instance: String::new(), rewrote_ms: extreme, claims_until_ms: extreme });
             given.traits.writers =
                 Writers { cadence, loaded_until_ms: Some(extreme), kept_out_since_ms: Some(extreme), sidecar, ..Writers::default() };
             given.policy.hold_until_ms = Some(extreme);

@@ -6,6 +6,7 @@ pub mod error;
 pub mod iceberg;
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -192,9 +193,36 @@ pub trait Table: Send + Sync {
     /// its parent.
     async fn undo(&self, snapshot_id: i64, commit: &Commit<'_>) -> Result<Outcome>;
 
+    /// Sets and removes properties of the table, and changes nothing else of it.
+    ///
+    /// # Errors
+    /// When it was not asked for, and, where the format has no properties, always.
+    async fn mark(&self, _set: &BTreeMap<String, String>, _remove: &[String], _control: &dyn Control) -> Result<Marked> {
+        Err(Error::Setup("the format keeps no properties of tables".into()))
+    }
+
     /// Removes files of an attempt that is proven not to have landed. Missing
     /// files are no error. Refuses a path outside the table's location.
     async fn remove_outputs(&self, proof: &NotLanded, paths: &[String]) -> Result<()>;
+}
+
+/// What became of [`Table::mark`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Marked {
+    /// The properties are as asked.
+    Landed,
+    /// Proven not done: the table moved.
+    Moved,
+    /// Proven not done, for a reason that a retry does not mend.
+    Rejected {
+        /// The reason.
+        reason: String,
+    },
+    /// It may be done, now or later.
+    Unknown {
+        /// What was seen.
+        reason: String,
+    },
 }
 
 /// Proof that an attempt's files are in no table: only a proven failure makes

@@ -1,5 +1,6 @@
 //! The shared words of the project: plain data, no IO, nothing of ours imported.
 
+pub mod claim;
 pub mod decision;
 pub mod economy;
 pub mod estimate;

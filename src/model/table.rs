@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::claim;
 use super::form::Form;
 use super::ident::{TableIdent, TableName};
 use super::partition::{PartitionKey, Value};
@@ -151,12 +152,16 @@ impl TableView {
         Arc::default()
     }
 
-    /// Who made the newest of this product's rewrites that are listed; `None` where none
-    /// is, or where it was `instance` itself.
-    pub fn rewritten_by_another(&self, instance: &str) -> Option<Sidecar> {
+    /// Who claims the table, or else who made the newest of this product's rewrites that
+    /// are listed; `None` where nobody has, or it was `instance` itself.
+    pub fn another_sidecar(&self, instance: &str, now_ms: i64) -> Option<Sidecar> {
         let made = self.snapshots.values().filter_map(|s| Some((s.sequence_number, s.timestamp_ms, s.instance.as_deref()?)));
-        let (_, rewrote_ms, by) = made.max_by_key(|(sequence, at_ms, _)| (*sequence, *at_ms))?;
-        (by != instance).then(|| Sidecar { instance: by.to_owned(), rewrote_ms })
+        let newest = made.max_by_key(|(sequence, at_ms, _)| (*sequence, *at_ms));
+        let (rewrote_ms, by) = newest.filter(|(_, _, by)| *by != instance).map_or((0, None), |(_, at_ms, by)| (at_ms, Some(by)));
+        match claim::of_another(&self.properties, instance, now_ms) {
+            Some(claim) => Some(Sidecar { instance: claim.instance, rewrote_ms, claims_until_ms: claim.until_ms }),
+            None => by.map(|by| Sidecar { instance: by.to_owned(), rewrote_ms, claims_until_ms: 0 }),
+        }
     }
 }
 
@@ -201,7 +206,7 @@ mod tests {
                 let (sequence_number, timestamp_ms) = (*sequence_number, *timestamp_ms);
                 (id, SnapshotInfo { id, parent: None, sequence_number, timestamp_ms, operation, attempt: None, instance, engine: None })
             };
-            view((1..).zip(made).map(info).collect()).rewritten_by_another("me").map(|s| (s.instance, s.rewrote_ms))
+            view((1..).zip(made).map(info).collect()).another_sidecar("me", 0).map(|s| (s.instance, s.rewrote_ms))
         };
         assert_eq!([of(&[]), of(&[(1, 5, None)]), of(&[(1, 5, Some("me"))])], [None, None, None]);
         assert_eq!(of(&[(1, 5, Some("you")), (2, 6, None)]), Some(("you".into(), 5)));
@@ -209,6 +214,24 @@ mod tests {
         assert_eq!(of(&[(1, 9, Some("me")), (2, 6, Some("you"))]), Some(("you".into(), 6)));
         assert_eq!(of(&[(3, 1, Some("me")), (2, 6, Some("you"))]), None);
         assert_eq!(of(&[(0, 1, Some("me")), (0, 6, Some("you"))]), Some(("you".into(), 6)));
+    }
+
+    #[test]
+    fn a_claim_of_another_counts_before_who_rewrote_last() {
+        let info = |(id, by): (i64, &str)| {
+            let (operation, instance) = (Operation::Replace, Some(by.to_owned()));
+            let (sequence_number, timestamp_ms) = (id, 10 * id);
+            (id, SnapshotInfo { id, parent: None, sequence_number, timestamp_ms, operation, attempt: None, instance, engine: None })
+        };
+        let of = |rewrites: &[(i64, &str)], claims: &[(&str, &str)]| {
+            let properties = claims.iter().map(|(by, until)| (claim::key(by), (*until).to_owned())).collect();
+            let view = TableView { properties, ..view(rewrites.iter().copied().map(info).collect()) };
+            view.another_sidecar("me", 100).map(|s| (s.instance, s.rewrote_ms, s.claims_until_ms))
+        };
+        assert_eq!(of(&[], &[("me", "200")]), None);
+        assert_eq!(of(&[(1, "me")], &[("you", "200")]), Some(("you".into(), 0, 200)));
+        assert_eq!(of(&[(1, "she")], &[("you", "200")]), Some(("you".into(), 10, 200)));
+        assert_eq!(of(&[(1, "she")], &[("you", "100")]), Some(("she".into(), 10, 0)));
     }
 
     #[test]

@@ -58,14 +58,17 @@ pub struct Hold {
     pub until_ms: i64,
 }
 
-/// Another sidecar that rewrites in a table.
+/// Another sidecar that rewrites in a table, or is about to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sidecar {
     /// The lasting id of its instance.
     pub instance: String,
     /// When it made its last snapshot there, by its own clock, in milliseconds since
-    /// the epoch.
+    /// the epoch; 0 where it is known by a claim alone.
     pub rewrote_ms: i64,
+    /// Until when it claims the table, in milliseconds since the epoch; 0 where it does not.
+    #[serde(default)]
+    pub claims_until_ms: i64,
 }
 
 /// What is known of others at one partition and one moment.
@@ -83,7 +86,8 @@ pub struct Writers {
     /// Clients that had loaded the table before a rewrite of ours landed and committed
     /// nothing after: an estimate of the statements that we made fail.
     pub harmed: u64,
-    /// The sidecar that made the newest rewrite in the table, unless that is this one.
+    /// The sidecar that claims the table, or that made the newest rewrite in it, unless that
+    /// is this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sidecar: Option<Sidecar>,
 }

@@ -218,6 +218,11 @@ impl Loop {
                 });
                 self.look_again(begun);
             }
+            // the look finds the claim
+            JobVerdict::Claimed { .. } => {
+                self.with_page(begun, |page| page.hold(scope, 0, now_ms));
+                self.look_again(begun);
+            }
             JobVerdict::Dropped { .. } => {
                 self.with_page(begun, |page| {
                     page.hold(scope, FREE_CONFLICTS, now_ms);
@@ -380,7 +385,9 @@ fn tell(result: &JobResult) {
     let end = match &result.verdict {
         JobVerdict::Committed => JobEnd::Committed,
         JobVerdict::Cancelled | JobVerdict::Stopped { .. } => JobEnd::Cancelled,
-        JobVerdict::Busy | JobVerdict::Paused | JobVerdict::Replan { .. } | JobVerdict::Dropped { .. } => JobEnd::Yielded,
+        JobVerdict::Busy | JobVerdict::Paused | JobVerdict::Claimed { .. } | JobVerdict::Replan { .. } | JobVerdict::Dropped { .. } => {
+            JobEnd::Yielded
+        }
         JobVerdict::Refused { .. }
         | JobVerdict::Disproved { .. }
         | JobVerdict::Failed { .. }

@@ -8,7 +8,7 @@ use figment::{Error, Metadata, Profile, Provider};
 const PREFIX: &str = "AFTERWRITE_";
 
 /// `AFTERWRITE_SERVER__LISTEN` is `server.listen`. A variable without `__` belongs
-/// to the command line, `AFTERWRITE_INSTANCE` excepted.
+/// to the command line, `AFTERWRITE_INSTANCE` and `AFTERWRITE_CLAIMS` excepted.
 pub struct Environment<'a>(pub &'a BTreeMap<String, String>);
 
 impl Provider for Environment<'_> {
@@ -29,7 +29,7 @@ impl Provider for Environment<'_> {
 
 fn path_of(name: &str) -> Option<Vec<String>> {
     let path = name.strip_prefix(PREFIX)?.to_lowercase();
-    if path == "instance" {
+    if path == "instance" || path == "claims" {
         return Some(vec![path]);
     }
     let parts: Vec<String> = path.split("__").map(Into::into).collect();

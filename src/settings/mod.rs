@@ -88,6 +88,9 @@ pub struct Settings {
     /// The lasting id of this process, written into its snapshots; made and
     /// journaled when it is not set.
     pub instance: Option<String>,
+    /// Whether a table is claimed, by a property of its own, before it is rewritten: due
+    /// where other sidecars, with journals of their own, act in the same catalogs.
+    pub claims: bool,
 }
 
 /// One mistake in the settings.
@@ -230,12 +233,14 @@ impl Settings {
 
     fn from_section(mut top: Section<'_>, environment: &BTreeMap<String, String>) -> Self {
         let instance = top.read("instance", units::word);
+        let claims = top.read("claims", units::flag).unwrap_or(false);
         let server = Server::from_section(top.section("server"));
         let (catalogs, named) = catalog::all(top.section("catalog"));
         let expressions = Expressions::read(&mut top);
         let mut capacity = Capacity::default();
         let mut settings = Self {
             instance,
+            claims,
             server,
             kafka: kafka::all(top.section("kafka"), &catalogs),
             catalogs,

@@ -14,6 +14,8 @@ use crate::model::policy::Policy;
 const PREFIX: &str = "afterwrite.";
 /// Not a policy: says that the cloud's own compaction of the table is off.
 const MANAGED_COMPACTION: &str = "managed-compaction";
+/// Nor are these: see [`CLAIM_PREFIX`](crate::model::claim::CLAIM_PREFIX).
+const CLAIM: &str = "claim.";
 /// Iceberg's own property for the target size.
 const WRITE_TARGET: &str = "write.target-file-size-bytes";
 
@@ -60,7 +62,7 @@ pub fn resolve_over(
 /// otherwise.
 fn own_properties(settings: &Settings, properties: &BTreeMap<String, String>, warnings: &mut Vec<Warning>) -> PolicySettings {
     let ours = properties.iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value)));
-    let ours = ours.filter(|(key, _)| *key != MANAGED_COMPACTION);
+    let ours = ours.filter(|(key, _)| *key != MANAGED_COMPACTION && !key.starts_with(CLAIM));
     let mut values = Dict::new();
     let mut written = BTreeMap::new();
     for (key, value) in ours {

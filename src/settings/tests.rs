@@ -159,6 +159,7 @@ fn the_environment_comes_after_the_file() {
     assert_eq!((settings.server.token.as_deref(), settings.server.http.port()), (Some("0123"), 1));
     assert_eq!(settings.defaults.rules.unwrap().iter().map(Rule::name).collect::<Vec<_>>(), ["deletes", "entropy"]);
     assert_eq!((settings.defaults.act, settings.instance.as_deref()), (Some(true), Some("west")));
+    assert!(Settings::read("", [("AFTERWRITE_CLAIMS".into(), "true".into())]).unwrap().claims);
 }
 
 #[test]

@@ -3,6 +3,9 @@
 
 use std::sync::Arc;
 
+use afterwrite::lake::clock::Clock;
+use afterwrite::lake::iceberg::catalog::memory::Fault;
+use afterwrite::model::claim;
 use afterwrite::model::decision::{Reason, Verdict};
 
 use super::world::{ACTING, Process, World, append_small};
@@ -114,4 +117,148 @@ async fn two_sidecars_that_hear_of_every_commit_do_no_work_twice() {
     assert_eq!((second.seen.rewrites(), table.rows().await.len()), (0, 54));
     first.stop().await;
     second.stop().await;
+}
+
+const CLAIMING: &str = "claims = true\n[defaults]\nact = true\ncooldown = \"0s\"\ntarget_file_size = \"1MiB\"\n";
+
+/// Who claims the table, and those among them that `now_ms` has left behind.
+async fn claims(table: &Table, now_ms: i64) -> (Vec<String>, usize) {
+    let properties = table.load().await.view.properties.clone();
+    let standing = claim::standing(&properties, now_ms).map(|claim| claim.instance).collect();
+    (standing, claim::over(&properties, now_ms).len())
+}
+
+/// Both see a table that nobody has rewritten and that nobody claims, and both write a
+/// claim at the same moment.
+#[tokio::test]
+async fn of_two_that_find_a_table_at_the_same_moment_one_rewrites_in_it() {
+    let world = World::new(CLAIMING);
+    let other = beside(&world);
+    let (first, second) = (world.start().await, other.start().await);
+    for n in 0..4 {
+        let table = world.table(Table::plain(), &format!("t{n}")).await;
+        grow(&table, 0, 0).await;
+        let both = Arc::new(tokio::sync::Barrier::new(2));
+        for process in [&first, &second] {
+            *process.seen.meet.lock().unwrap() = Some(Arc::clone(&both));
+        }
+        let before = first.seen.rewrites() + second.seen.rewrites();
+        first.report(&table).await;
+        second.report(&table).await;
+        first.rest().await;
+        second.rest().await;
+        assert_eq!(first.seen.rewrites() + second.seen.rewrites() - before, 1);
+        let (who, over) = claims(&table, world.clock.now_ms()).await;
+        let winner = if who == [first.act.instance()] { &first } else { &second };
+        assert_eq!((who, over), (vec![winner.act.instance().to_owned()], 0));
+        assert_eq!(table.rows().await.len(), 9);
+    }
+    for (process, world) in [(first, &world), (second, &other)] {
+        process.nothing_is_stuck(world).await;
+        process.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_claim_serves_the_jobs_that_follow_and_is_left_alone_by_all_others() {
+    let world = World::new(CLAIMING);
+    let other = beside(&world);
+    let table = world.table(Table::partitioned_by_p(), "t").await;
+    let first = world.start().await;
+    for p in 0..3 {
+        grow(&table, 10 * p, p).await;
+    }
+    first.look_at(&table).await;
+    let rewrites = first.seen.rewrites();
+    let commits = world.catalog.counts().commits;
+    grow(&table, 40, 0).await;
+    first.look_at(&table).await;
+    assert_eq!((rewrites, first.seen.rewrites()), (3, 4));
+    // nine of the writer, one of the rewrite
+    assert_eq!(world.catalog.counts().commits - commits, 10);
+
+    let second = other.start().await;
+    grow(&table, 50, 1).await;
+    second.look_at(&table).await;
+    assert_eq!((second.seen.rewrites(), kept_out(&second, &table).await), (0, 3));
+    for (process, world) in [(first, &world), (second, &other)] {
+        process.nothing_is_stuck(world).await;
+        process.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_claim_of_one_that_is_gone_ends_with_its_time_and_goes_with_the_next() {
+    for settings in [CLAIMING, ACTING] {
+        let world = World::new(settings);
+        let table = world.table(Table::plain(), "t").await;
+        grow(&table, 0, 0).await;
+        table.set_property(&claim::key("gone"), &(world.clock.now_ms() + 5 * MINUTE).to_string()).await;
+        table.set_property(&claim::key("mad"), "tomorrow").await;
+        let process = world.start().await;
+        process.look_at(&table).await;
+        assert_eq!((process.seen.rewrites(), kept_out(&process, &table).await), (0, 1));
+        process.pass(6 * MINUTE).await;
+        assert_eq!(process.seen.rewrites(), 1);
+        let (who, over) = claims(&table, world.clock.now_ms()).await;
+        let claims = settings == CLAIMING;
+        assert_eq!((who.len(), over), if claims { (1, 0) } else { (0, 2) });
+        process.nothing_is_stuck(&world).await;
+        process.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn whatever_becomes_of_a_claim_no_file_is_left_and_nothing_is_rewritten_without_it() {
+    let faults = [
+        (Fault::AppliedThenUnknown, 1),
+        (Fault::UnknownNotApplied, 1),
+        (Fault::Moved, 1),
+        (Fault::Unreachable, 0),
+        (Fault::Rejected("no leave to alter the table".into()), 0),
+    ];
+    for (fault, at_once) in faults {
+        let world = World::new(CLAIMING);
+        let table = world.table(Table::plain(), "t").await;
+        grow(&table, 0, 0).await;
+        world.catalog.fail_next(fault.clone());
+        let process = world.start().await;
+        process.look_at(&table).await;
+        let (who, _) = claims(&table, world.clock.now_ms()).await;
+        let rewrites = process.seen.rewrites();
+        assert_eq!((rewrites >= at_once, who.len()), (true, rewrites), "{fault:?}");
+        process.pass(30 * MINUTE).await;
+        assert_eq!((process.seen.rewrites(), table.rows().await.len()), (1, 9), "{fault:?}");
+        process.stop().await;
+    }
+}
+
+/// Over a catalog that compares heads both claims of two that write at once may stand.
+#[tokio::test]
+async fn a_claim_that_is_not_alone_is_taken_back_and_tried_again() {
+    for (other_goes, rewrites) in [(true, 1), (false, 0)] {
+        let world = World::new(CLAIMING);
+        let table = Arc::new(world.table(Table::plain(), "t").await);
+        grow(&table, 0, 0).await;
+        let process = world.start().await;
+        let until = (world.clock.now_ms() + 60 * MINUTE).to_string();
+        let over = "0".to_owned();
+        // beside our claim, and again after ours was taken back
+        let values = if other_goes { vec![until, over] } else { vec![until] };
+        for value in values {
+            let table = Arc::clone(&table);
+            process.seen.marked.lock().unwrap().push_back(Arc::new(move || {
+                let (table, value) = (Arc::clone(&table), value.clone());
+                Box::pin(async move { table.set_property(&claim::key("other"), &value).await })
+            }));
+        }
+        process.look_at(&table).await;
+        let (who, _) = claims(&table, world.clock.now_ms()).await;
+        let holder = if other_goes { process.act.instance() } else { "other" };
+        assert_eq!((process.seen.rewrites(), who), (rewrites, vec![holder.to_owned()]));
+        process.pass(MINUTE).await;
+        assert_eq!((process.seen.rewrites(), kept_out(&process, &table).await), (rewrites, 1 - rewrites));
+        process.nothing_is_stuck(&world).await;
+        process.stop().await;
+    }
 }

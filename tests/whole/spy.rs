@@ -1,12 +1,12 @@
 //! The Iceberg room, watched: what is loaded and read, and what happens in
 //! between.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use afterwrite::lake::iceberg::lake::Lake;
-use afterwrite::lake::{Commit, Control, Error, Format, Glanced, Member, NotLanded, Pointer, Proof, Result, Table, Written};
+use afterwrite::lake::{Commit, Control, Error, Format, Glanced, Marked, Member, NotLanded, Pointer, Proof, Result, Table, Written};
 use afterwrite::model::file::{Entry, ManifestRef};
 use afterwrite::model::ident::TableName;
 use afterwrite::model::outcome::{Outcome, Resolution};
@@ -57,6 +57,10 @@ pub struct Seen {
     pub order: Mutex<Vec<(TableName, PartitionKey)>>,
     pub wrong: Mutex<VecDeque<Wrong>>,
     pub between: Mutex<Option<Between>>,
+    /// Where the next change of a table's properties waits for another.
+    pub meet: Mutex<Option<Arc<tokio::sync::Barrier>>>,
+    /// What happens after each change of a table's properties.
+    pub marked: Mutex<VecDeque<Between>>,
     /// Rewrites wait while set.
     pub gate: tokio::sync::Mutex<()>,
 }
@@ -210,6 +214,19 @@ impl Table for Watched {
 
     async fn undo(&self, snapshot_id: i64, commit: &Commit<'_>) -> Result<Outcome> {
         self.table.undo(snapshot_id, commit).await
+    }
+
+    async fn mark(&self, set: &BTreeMap<String, String>, remove: &[String], control: &dyn Control) -> Result<Marked> {
+        let meet = self.seen.meet.lock().unwrap().take();
+        if let Some(meet) = meet {
+            meet.wait().await;
+        }
+        let marked = self.table.mark(set, remove, control).await;
+        let then = self.seen.marked.lock().unwrap().pop_front();
+        if let Some(then) = then {
+            then().await;
+        }
+        marked
     }
 
     async fn remove_outputs(&self, proof: &NotLanded, paths: &[String]) -> Result<()> {

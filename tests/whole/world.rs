@@ -94,7 +94,10 @@ impl World {
         let chance = Arc::new(SystemChance);
         let journal: Arc<dyn Journal> = self.journal.clone();
         let ports = Ports { format: Arc::clone(&format), journal, clock: Arc::clone(&clock), chance: chance.clone() };
-        let act = Act::start(ports, Role::Serve, act::Settings::default(), KillSwitch::default()).await.unwrap();
+        let act =
+            Act::start(ports, Role::Serve, act::Settings { claims: self.settings.claims, ..Default::default() }, KillSwitch::default())
+                .await
+                .unwrap();
         let inbox = Inbox::new(Arc::clone(&clock), self.limits);
         let roster = Arc::new(Roster::new(format.catalogs()));
         let orient = Arc::new(Orient::new(self.cache, self.checkpoints.clone()));

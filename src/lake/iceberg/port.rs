@@ -1,5 +1,6 @@
 //! The Iceberg room behind the ports [`Format`] and [`Table`].
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -7,7 +8,7 @@ use async_trait::async_trait;
 use super::lake::Lake;
 use super::table::IcebergTable;
 use super::{commit, manifest, rewrite, scope, verify};
-use crate::lake::{Commit, Control, Format, Glanced, Member, NotLanded, Pointer, Proof, Result, Table, Written};
+use crate::lake::{Commit, Control, Format, Glanced, Marked, Member, NotLanded, Pointer, Proof, Result, Table, Written};
 use crate::model::file::{Entry, ManifestRef};
 use crate::model::ident::TableName;
 use crate::model::outcome::{Outcome, Resolution};
@@ -106,6 +107,10 @@ impl Table for IcebergTable {
 
     async fn undo(&self, snapshot_id: i64, commit: &Commit<'_>) -> Result<Outcome> {
         commit::undo(self, snapshot_id, commit).await
+    }
+
+    async fn mark(&self, set: &BTreeMap<String, String>, remove: &[String], control: &dyn Control) -> Result<Marked> {
+        commit::mark(self, set, remove, control).await
     }
 
     async fn remove_outputs(&self, proof: &NotLanded, paths: &[String]) -> Result<()> {

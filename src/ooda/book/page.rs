@@ -137,9 +137,9 @@ impl Page {
         let facts = facts(view, now, bytes);
         let global_deletes = now.layout.global_deletes();
         let large = |facts: &TableFacts| facts.bytes >= policy.min_table_bytes;
-        let instance = |sidecar: &Option<Sidecar>| sidecar.as_ref().map(|s| s.instance.clone());
+        let other = |sidecar: &Option<Sidecar>| sidecar.as_ref().map(|s| (s.instance.clone(), s.claims_until_ms));
         let all = self.policy != policy
-            || instance(&self.sidecar) != instance(&sidecar)
+            || other(&self.sidecar) != other(&sidecar)
             || self.refused != view.refused
             || large(&self.facts) != large(&facts)
             || self.global_deletes != global_deletes;

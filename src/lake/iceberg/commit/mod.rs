@@ -7,6 +7,7 @@ mod foresee;
 pub(super) mod ids;
 mod join;
 pub(super) mod manifests;
+mod mark;
 mod merge;
 mod outputs;
 mod remove;
@@ -18,6 +19,7 @@ mod undo;
 
 pub use foresee::foresee;
 pub use join::commit_joined;
+pub use mark::mark;
 pub use remove::remove_outputs;
 pub use resolve::find_attempt;
 pub(super) use resolve::parentless;
