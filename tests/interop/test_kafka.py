@@ -300,6 +300,32 @@ def test_two_sidecars_of_one_group_lose_nothing_and_do_no_work_twice(broker, hom
         assert no_file_is_replaced_twice(writer, table), f"{table} was never compacted"
 
 
+def test_two_sidecars_that_find_the_same_tables_never_rewrite_in_one_at_once(broker, home, sidecars, monkeypatch):
+    """Both see at their start what neither has ever rewritten; claims decide which of them does, and it alone reads."""
+    monkeypatch.setenv("AFTERWRITE_CLAIMS", "true")
+    broker.topic("claimed")
+    writer = Writer(home)
+    tables = [f"t{n}" for n in range(6)]
+    for table in tables:
+        writer.table(table)
+        for round in range(10):
+            writer.append(table, [round])
+    for name in ("first", "second"):
+        sidecars.append(Sidecar(home, name, [("claimed", "json")], broker.plain, "claimed", act=True))
+    compacted = lambda: all(no_file_is_replaced_twice(writer, table) for table in tables)
+    engines.wait_until(compacted, seconds=120)
+    jobs = []
+    for sidecar in sidecars:
+        sidecar.stop()
+        jobs.append(sidecar.afterwrite.json("jobs", "--limit", "1000"))
+    never_at_once(*([job for job in all if job["wasted_bytes"] or job["state"] == "committed"] for all in jobs))
+    done = [[job["table"] for job in all if job["state"] == "committed"] for all in jobs]
+    assert sorted({*done[0], *done[1]}) == [f"{home.name}.db.{table}" for table in tables]
+    assert not {*done[0]} & {*done[1]}, "a table is left to the one that claimed it"
+    for table in tables:
+        assert writer.ids(table) == sorted(list(range(10)) * len(PARTS)), table
+
+
 def never_at_once(mine, theirs):
     """No job of one sidecar was under way while the other had one on the same table, whatever came of them."""
     for one in mine:
