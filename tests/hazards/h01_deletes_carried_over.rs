@@ -9,8 +9,10 @@ use afterwrite::model::killpoint::KillPoint;
 use afterwrite::model::outcome::{Conflict, Outcome};
 use afterwrite::model::plan::{AttemptId, Bound, Path, Plan};
 use iceberg::spec::{DataContentType, NestedField, PrimitiveType, Transform, Type};
+use parquet::file::metadata::ParquetMetaDataReader;
 
 use crate::fixture::{self, File, Table, Watch, oracle, row};
+use crate::rewrite::support::codec;
 
 /// The product's own rewrite and proof.
 async fn rewritten(t: &Table, plan: &Plan) -> Written {
@@ -80,6 +82,27 @@ async fn h01_deletes_of_several_files_become_one_of_the_output_and_the_old_ones_
     // and the next compaction applies it
     t.compact(&f1, "a2").await;
     assert_eq!((t.rows().await, deletes(&t).await.len()), (vec!["1|a".to_owned(), "5|e".to_owned()], 0));
+}
+
+#[tokio::test]
+async fn h63_carried_deletes_are_written_as_the_table_asks_of_deletes() {
+    for (set, expected) in
+        [("write.delete.parquet.compression-codec", "GZIP"), ("write.parquet.compression-codec", "GZIP"), ("comment", "ZSTD")]
+    {
+        let t = Table::plain().property(set, "gzip").past().create().await;
+        let f1 = t.append([row(1, "a", 0), row(2, "b", 0), row(3, "c", 0)]).await;
+        let plan = t.plan_files(&[&f1]).await;
+        let written = rewritten(&t, &plan).await;
+        t.change().delete_positions(&[(&f1, 1)]).commit().await;
+
+        lands(&t, &plan, &written, 1).await;
+
+        let path = deletes(&t).await[0].file.file_path().to_owned();
+        let bytes = t.load().await.loaded.io.new_input(&path).unwrap().read().await.unwrap();
+        let footer = ParquetMetaDataReader::new().parse_and_finish(&bytes).unwrap();
+        assert!(footer.row_group(0).columns().iter().all(|chunk| codec(chunk.compression()) == expected), "{set}");
+        assert_eq!(t.rows().await, ["1|a", "3|c"]);
+    }
 }
 
 #[tokio::test]

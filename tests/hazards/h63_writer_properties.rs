@@ -160,6 +160,19 @@ async fn h63_row_groups_are_copied_only_where_the_tables_properties_allow() {
 }
 
 #[tokio::test]
+async fn h63_pages_compressed_anew_have_the_level_that_the_table_names() {
+    let bytes = async |level: Option<&str>| {
+        let level = level.map(|level| ("write.parquet.compression-level", level));
+        let properties: Vec<_> = [("write.parquet.compression-codec", "zstd")].into_iter().chain(level).collect();
+        let (path, footer) = chosen(&properties).await;
+        assert_eq!((path, codec(footer.row_group(0).column(0).compression())), (Path::RePack, "ZSTD".into()));
+        footer.row_group(0).compressed_size()
+    };
+    let (unset, first, third) = (bytes(None).await, bytes(Some("1")).await, bytes(Some("3")).await);
+    assert!(unset == first && third != first, "{unset} {first} {third}");
+}
+
+#[tokio::test]
 async fn h63_a_bad_value_is_named_before_anything_is_written() {
     let lake = Lake::new(vec![("n", primitive(PrimitiveType::Long))], &[("write.parquet.compression-codec", "zip")]);
     let error = lake.encode("a", Vec::new(), 1, MEMORY).await.err().unwrap();

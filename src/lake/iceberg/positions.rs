@@ -7,8 +7,10 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use iceberg::spec::{DataContentType, DataFile, DataFileBuilder, DataFileFormat, Datum};
 use parquet::arrow::{ArrowWriter, PARQUET_FIELD_ID_META_KEY};
+use parquet::file::properties::WriterProperties;
 
 use super::manifest::{DELETE_FILE_PATH, DELETE_POS};
+use super::properties::of_position_deletes;
 use super::rewrite::place::Places;
 use super::store::Store;
 use super::table::IcebergTable;
@@ -47,7 +49,8 @@ pub async fn write<'a>(
     let spec = metadata.partition_spec_by_id(spec_id);
     let spec = spec.ok_or_else(|| Error::damaged(&table.loaded.metadata_location, format!("no partition spec {spec_id}")))?;
     let path = Places::new(metadata, spec, &at.partition.tuple, at.attempt)?.path(at.number);
-    let encoded = encode(rows).map_err(|e| Error::Setup(format!("{path}: {e:#}")))?;
+    let properties = of_position_deletes(metadata.properties())?;
+    let encoded = encode(rows, properties).map_err(|e| Error::Setup(format!("{path}: {e:#}")))?;
     let tuple = table.partition_types(spec_id)?.to_struct(&at.partition.tuple).map_err(|why| Error::damaged(&path, why))?;
     let Encoded { bytes, rows, paths, positions } = encoded;
     let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
@@ -83,13 +86,13 @@ struct Encoded {
     positions: (i64, i64),
 }
 
-fn encode<'a>(rows: impl Iterator<Item = (&'a str, i64)>) -> anyhow::Result<Encoded> {
+fn encode<'a>(rows: impl Iterator<Item = (&'a str, i64)>, properties: WriterProperties) -> anyhow::Result<Encoded> {
     let field = |name: &str, kind, id: i32| {
         Field::new(name, kind, false).with_metadata(HashMap::from([(PARQUET_FIELD_ID_META_KEY.to_owned(), id.to_string())]))
     };
     let schema =
         Arc::new(Schema::new(vec![field("file_path", DataType::Utf8, DELETE_FILE_PATH), field("pos", DataType::Int64, DELETE_POS)]));
-    let mut writer = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), None)?;
+    let mut writer = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties))?;
     let mut ends: Option<Ends<'_>> = None;
     let (mut count, mut last) = (0u64, None);
     let mut rows = rows.peekable();
@@ -120,14 +123,14 @@ mod tests {
     #[test]
     fn what_is_encoded_is_told_whole() {
         let rows = [("a", 3), ("a", 9), ("b", 1)];
-        let encoded = encode(rows.into_iter()).unwrap();
+        let encoded = encode(rows.into_iter(), WriterProperties::default()).unwrap();
         assert_eq!((encoded.rows, encoded.paths, encoded.positions), (3, ("a".into(), "b".into()), (1, 9)));
     }
 
     #[test]
     fn rows_out_of_order_and_no_rows_are_errors() {
         for rows in [vec![("b", 1), ("a", 2)], vec![("a", 2), ("a", 1)], vec![("a", 1), ("a", 1)], vec![]] {
-            assert!(encode(rows.into_iter()).is_err());
+            assert!(encode(rows.into_iter(), WriterProperties::default()).is_err());
         }
     }
 }

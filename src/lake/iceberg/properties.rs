@@ -24,6 +24,8 @@ pub struct WriteProperties {
     pub compression: Compression,
     /// Whether the table itself names its codec.
     pub codec_is_set: bool,
+    /// Whether the table itself names its level.
+    pub level_is_set: bool,
     /// `row-group-size-bytes`: a row group ends when it is this large.
     pub row_group_bytes: u64,
     /// Whether the table itself names that size.
@@ -47,7 +49,7 @@ impl WriteProperties {
     /// Errs on the first value that does not parse or is out of range, with
     /// its key.
     pub fn parse(properties: &HashMap<String, String>, leaves: &[Leaf]) -> Result<Self> {
-        let reader = Reader(properties);
+        let reader = Reader { properties, deletes: false };
         let mut blooms = HashMap::new();
         let mut no_statistics = Vec::new();
         for leaf in leaves {
@@ -63,6 +65,7 @@ impl WriteProperties {
         Ok(Self {
             compression: reader.compression()?,
             codec_is_set: reader.text("compression-codec").is_some(),
+            level_is_set: reader.text("compression-level").is_some(),
             row_group_is_set: reader.text("row-group-size-bytes").is_some(),
             row_group_bytes: reader.size("row-group-size-bytes", 128 << 20)?,
             page_bytes: reader.size("page-size-bytes", 1 << 20)?,
@@ -109,6 +112,25 @@ impl WriteProperties {
         }
         builder.build()
     }
+}
+
+/// What a table asks of files of position deletes, as properties for the Parquet
+/// encoder: each `write.delete.parquet.*` stands before its `write.parquet.*`.
+///
+/// # Errors
+/// As [`WriteProperties::parse`].
+pub fn of_position_deletes(properties: &HashMap<String, String>) -> Result<WriterProperties> {
+    let reader = Reader { properties, deletes: true };
+    Ok(WriterProperties::builder()
+        .set_writer_version(WriterVersion::PARQUET_1_0)
+        .set_created_by(CREATED_BY.to_owned())
+        .set_compression(reader.compression()?)
+        .set_max_row_group_row_count(None)
+        .set_max_row_group_bytes(Some(reader.size("row-group-size-bytes", 128 << 20)?))
+        .set_data_page_size_limit(reader.size("page-size-bytes", 1 << 20)?)
+        .set_data_page_row_count_limit(reader.size("page-row-limit", 20_000)?)
+        .set_dictionary_page_size_limit(reader.size("dict-size-bytes", 2 << 20)?)
+        .build())
 }
 
 /// What the rows and the memory at hand ask of the encoder.
@@ -161,12 +183,19 @@ fn distinct_values(max_bytes: u64, fpp: f64) -> u64 {
     (distinct as u64).saturating_sub(1).max(1)
 }
 
-struct Reader<'a>(&'a HashMap<String, String>);
+struct Reader<'a> {
+    properties: &'a HashMap<String, String>,
+    /// Whether of files of deletes.
+    deletes: bool,
+}
 
 impl Reader<'_> {
     fn text(&self, name: &str) -> Option<(String, &str)> {
-        let key = format!("write.parquet.{name}");
-        self.0.get(&key).map(|value| (key, value.trim()))
+        let prefixes: &[&str] = if self.deletes { &["write.delete.parquet", "write.parquet"] } else { &["write.parquet"] };
+        prefixes.iter().map(|prefix| format!("{prefix}.{name}")).find_map(|key| {
+            let value = self.properties.get(&key)?;
+            Some((key, value.trim()))
+        })
     }
 
     fn number<T: FromStr>(&self, name: &str, default: T, valid: impl Fn(&T) -> bool, wanted: &str) -> Result<T> {
@@ -243,6 +272,30 @@ mod tests {
         assert_eq!(found.compression, Compression::ZSTD(ZstdLevel::try_new(3).unwrap()));
         assert_eq!((found.row_group_bytes, found.page_bytes, found.page_rows, found.dict_bytes), (128 << 20, 1 << 20, 20_000, 2 << 20));
         assert_eq!((found.blooms.len(), found.no_statistics.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_asked_of_deletes_stands_before_what_is_asked_of_all() {
+        let set = |given: &[(&str, &str)]| {
+            let given = given.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            of_position_deletes(&given)
+        };
+        let found = |given: &[(&str, &str)]| {
+            let found = set(given).unwrap();
+            (found.compression(&"pos".into()), found.data_page_row_count_limit(), found.dictionary_page_size_limit())
+        };
+        let zstd = |level| Compression::ZSTD(ZstdLevel::try_new(level).unwrap());
+        assert_eq!(found(&[]), (zstd(3), 20_000, 2 << 20));
+        let of_all = [("write.parquet.compression-level", "7"), ("write.parquet.page-row-limit", "10")];
+        assert_eq!(found(&of_all), (zstd(7), 10, 2 << 20));
+        let both = [
+            of_all.as_slice(),
+            &[("write.delete.parquet.compression-codec", "snappy"), ("write.delete.parquet.dict-size-bytes", "9")],
+            &[("write.delete.parquet.page-row-limit", "20")],
+        ];
+        assert_eq!(found(&both.concat()), (Compression::SNAPPY, 20, 9));
+        let wrong = set(&[("write.delete.parquet.compression-codec", "lzo")]).unwrap_err().to_string();
+        assert!(wrong.contains("`write.delete.parquet.compression-codec` is `lzo`"), "{wrong}");
     }
 
     #[test]

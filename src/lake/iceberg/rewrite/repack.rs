@@ -25,7 +25,7 @@ use super::lineage;
 use super::parts::{Group, nans_of, span};
 use super::sink::Sink;
 use super::splice::bloom_filter;
-use crate::lake::iceberg::properties::{CREATED_BY, schema_note};
+use crate::lake::iceberg::properties::{CREATED_BY, WriteProperties, schema_note};
 use crate::lake::iceberg::spread::{aside, core, cores};
 use crate::lake::iceberg::store::local;
 use crate::lake::{Error, Result};
@@ -154,7 +154,7 @@ pub async fn write(
 fn wish(job: &Job<'_>) -> Wish {
     let memory = usize::try_from(job.plan.bound.memory).unwrap_or(usize::MAX);
     let page = page_bytes(job.plan.bound.memory);
-    Wish { codec: codec(job.properties.compression), page, chunk: memory / 5, small_rows: SMALL_ROWS }
+    Wish { codec: codec(&job.properties), page, chunk: memory / 5, small_rows: SMALL_ROWS }
 }
 
 /// Most bytes of a page that is joined with others: it is held compressed and not, as
@@ -169,10 +169,10 @@ fn at_once() -> usize {
 }
 
 /// The table's codec. Zstandard's default level gains nothing on ids over the
-/// fastest one.
-fn codec(wanted: Compression) -> Compression {
-    match wanted {
-        Compression::ZSTD(level) if level.compression_level() == 3 => Compression::ZSTD(ZstdLevel::default()),
+/// fastest one: where the table names no level, that one serves.
+fn codec(wanted: &WriteProperties) -> Compression {
+    match wanted.compression {
+        Compression::ZSTD(_) if !wanted.level_is_set => Compression::ZSTD(ZstdLevel::default()),
         other => other,
     }
 }
