@@ -1,6 +1,10 @@
 //! One partition's work: exact plans, jobs within the budget, and what they teach.
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
+
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 
 use crate::act::{JobResult, Verdict as JobVerdict};
 use crate::decide::ScopeMemory;
@@ -62,6 +66,11 @@ pub(super) struct Held {
 }
 
 impl Held {
+    /// Nothing yet.
+    fn nothing(of: &Arc<Loop>) -> Self {
+        Self { of: Arc::clone(of), reservation: None, at_worst: Used::default() }
+    }
+
     /// What was set aside before it is known what it will be spent on.
     pub(super) fn new(of: &Arc<Loop>, reservation: Reservation) -> Self {
         Self { of: Arc::clone(of), reservation: Some(reservation), at_worst: Used::default() }
@@ -118,24 +127,20 @@ pub(super) enum Found {
 
 /// Carries out what a decision asked for, as far as the budget lasts; the rest
 /// is judged again.
-pub(super) async fn carry_out(mut place: Place, mut held: Held) {
+pub(super) async fn carry_out(mut place: Place, held: Held) {
     let of = Arc::clone(&place.of);
-    let begun = &place.begun;
+    let (begun, mut held) = (&place.begun, Some(held));
     match of.plan(begun).await {
         Ok(Found::Plans(plans, table, policy)) => {
             place.worked = true;
             let engine = table.view().engine();
-            for plan in plans {
-                if of.is_stopping() || !of.run_one(begun, &policy, &plan, &engine, &mut held).await {
-                    break;
-                }
-            }
+            of.run_all(begun, &policy, plans, &engine, held.take()).await;
         }
         Ok(Found::Nothing(reason, policy)) => of.found_nothing(begun, &policy, reason),
         Ok(Found::Moved) => of.look_again(begun),
         Err(error) => of.could_not_plan(begun, &error),
     }
-    held.settle(&Used::default());
+    drop(held);
     of.keep_memory(begun).await;
     place.ended = true;
 }
@@ -175,19 +180,56 @@ impl Loop {
         })
     }
 
-    /// Runs one plan within its own reservation. Gives back whether the next
-    /// plan of the partition should be tried.
-    async fn run_one(&self, begun: &Begun, policy: &Policy, plan: &Plan, engine: &Arc<str>, held: &mut Held) -> bool {
-        let scope = &begun.scope.partition;
-        let ask = Ask { bound: &plan.bound, bytes: plan.input_bytes(), table: Some(begun.table), tenant: begun.tenant.as_ref() };
-        if let Err(denied) = held.exchange(&ask) {
-            let now_ms = self.now();
-            self.with_page(begun, |page| {
-                page.hold(scope, FREE_CONFLICTS, now_ms);
-                page.set_place(scope, 0.0, Some(denied));
-            });
-            return false;
+    /// Runs the plans of a partition, which share no file, side by side as far as the
+    /// budgets hold them and others are not kept waiting. After one that does not land none
+    /// is begun.
+    async fn run_all(self: &Arc<Self>, begun: &Begun, policy: &Policy, plans: Vec<Plan>, engine: &Arc<str>, mut held: Option<Held>) {
+        let (mut plans, mut running) = (plans.into_iter().peekable(), FuturesUnordered::new());
+        let (mut goes_on, mut panic) = (true, None);
+        loop {
+            while goes_on && !self.is_stopping() && (running.is_empty() || self.has_room_beside()) {
+                let Some(plan) = plans.peek() else { break };
+                let ask = Ask { bound: &plan.bound, bytes: plan.input_bytes(), table: Some(begun.table), tenant: begun.tenant.as_ref() };
+                let mut own = held.take().unwrap_or_else(|| Held::nothing(self));
+                if let Err(denied) = own.exchange(&ask) {
+                    if running.is_empty() {
+                        self.denied(begun, denied);
+                        goes_on = false;
+                    }
+                    break;
+                }
+                running.extend(plans.next().map(|plan| AssertUnwindSafe(self.run_one(begun, policy, plan, engine, own)).catch_unwind()));
+            }
+            match running.next().await {
+                Some(Ok(landed)) => goes_on &= landed,
+                // those beside it come to their end first
+                Some(Err(payload)) => (goes_on, panic) = (false, Some(payload)),
+                None => break,
+            }
         }
+        if let Some(payload) = panic {
+            resume_unwind(payload);
+        }
+    }
+
+    /// Whether a partition on which a job runs may take another place: when nobody waits
+    /// for it, or one is left for whoever does.
+    fn has_room_beside(&self) -> bool {
+        let left = self.parts.settings.budget.concurrent_jobs.saturating_sub(self.budget().running());
+        left > 1 || (left == 1 && self.book().pending(self.now()).is_empty())
+    }
+
+    fn denied(&self, begun: &Begun, denied: Denied) {
+        let (scope, now_ms) = (&begun.scope.partition, self.now());
+        self.with_page(begun, |page| {
+            page.hold(scope, FREE_CONFLICTS, now_ms);
+            page.set_place(scope, 0.0, Some(denied));
+        });
+    }
+
+    /// Runs one plan within its own reservation. Gives back whether it landed.
+    async fn run_one(&self, begun: &Begun, policy: &Policy, plan: Plan, engine: &Arc<str>, mut held: Held) -> bool {
+        let plan = &plan;
         let estimate = self.book().learned.estimate(policy, plan, engine);
         let result = self.parts.act.run_estimated(plan, Some(estimate), None).await;
         held.settle(&used(&result));

@@ -84,7 +84,7 @@ const HAZARDS: &[(u32, &str, Held)] = &[
     (75, "stale plans rewritten for nothing", By(&["h75_a_plan_whose_input_was_replaced_is_dropped_before_any_read"])),
     (76, "policy loops", By(&["h76_thresholds_that_no_rewrite_can_satisfy_still_come_to_rest"])),
     (78, "a lock left behind", By(&["a_lease_and_a_place_end_with_their_process_or_their_job", "a_job_commits_from_the_tables_one_place_once_another_process_has_left_it"])),
-    (79, "one writer a partition is too slow", By(&["no_file_is_in_two_jobs_at_once"])),
+    (79, "one writer a partition is too slow", By(&["groups_of_one_partition_run_side_by_side", "no_file_is_in_two_jobs_at_once"])),
     (80, "equality deletes in memory", By(&["h80_a_million_deletes_over_twenty_files_fit_in_256_mib", "h80_more_deletes_than_fit_are_refused_before_they_are_loaded"])),
     (81, "sort without spill", By(&["h81_a_sorted_table_is_rewritten_in_the_order_of_its_files"])),
     (83, "wide tables and big values", By(&["h83_five_thousand_columns_of_ten_rows_are_one_row_group"])),

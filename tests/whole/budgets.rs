@@ -48,6 +48,48 @@ async fn jobs_never_run_more_than_so_many_at_a_time_and_the_rest_waits_with_its_
 }
 
 #[tokio::test]
+async fn groups_of_one_partition_run_side_by_side() {
+    let settings = "[defaults]\nact = true\ntarget_file_size = \"1MiB\"\nmax_job_size = \"8KiB\"\n[budget]\nconcurrent_jobs = 3\n";
+    let world = World::new(settings);
+    let table = world.table(Table::plain(), "t").await;
+    append_small(&table, 0, 40, 0).await;
+    let before = table.rows().await;
+    let process = world.start().await;
+    let gate = process.seen.gate.lock().await;
+    process.report(&table).await;
+    process.until("jobs", async || process.ooda.health().jobs == 3 && process.seen.rewrites() == 3).await;
+    // no file is in two of them
+    assert_eq!(process.act.leases().len() as u64, process.seen.inputs.lock().unwrap().iter().map(|files| *files as u64).sum::<u64>());
+    drop(gate);
+    process.rest().await;
+    assert_eq!(process.seen.most_running.load(std::sync::atomic::Ordering::SeqCst), 3);
+    assert_eq!(table.rows().await, before);
+    assert!(data_files(&table).await <= 5, "{}", data_files(&table).await);
+    process.nothing_is_stuck(&world).await;
+    process.stop().await;
+}
+
+#[tokio::test]
+async fn others_find_a_place_beside_a_partition_of_many_groups() {
+    let settings = "[defaults]\nact = true\ntarget_file_size = \"1MiB\"\nmax_job_size = \"8KiB\"\n[budget]\nconcurrent_jobs = 2\n";
+    let world = World::new(settings);
+    let table = world.table(Table::partitioned_by_p(), "t").await;
+    append_small(&table, 0, 40, 0).await;
+    append_small(&table, 100, 9, 1).await;
+    append_small(&table, 200, 9, 2).await;
+    let process = world.start().await;
+    let gate = process.seen.gate.lock().await;
+    process.report(&table).await;
+    process.until("jobs", async || process.seen.rewrites() == 2).await;
+    let scopes: Vec<_> = process.seen.order.lock().unwrap().iter().map(|(_, scope)| scope.clone()).collect();
+    assert_ne!(scopes[0], scopes[1]);
+    drop(gate);
+    process.rest().await;
+    process.nothing_is_stuck(&world).await;
+    process.stop().await;
+}
+
+#[tokio::test]
 async fn gb_hours_are_never_passed_and_what_waits_is_done_as_the_budget_fills() {
     // a job's bound is one minute of half a GiB, and 90 s to end: 0.0224 GB-hours; the budget holds two and a half of them
     let world = World::new(

@@ -84,7 +84,7 @@ async fn an_end_waits_for_the_job_under_way_and_begins_no_other() {
 
 #[tokio::test]
 async fn an_end_does_not_go_on_to_the_next_job_of_a_partition() {
-    let world = World::new("[defaults]\nact = true\ntarget_file_size = \"1MiB\"\nmax_job_size = \"8KiB\"\n");
+    let world = World::new("[defaults]\nact = true\ntarget_file_size = \"1MiB\"\nmax_job_size = \"8KiB\"\n[budget]\nconcurrent_jobs = 1\n");
     let table = world.table(Table::plain(), "t").await;
     append_small(&table, 0, 40, 0).await;
     let process = world.start().await;
