@@ -32,6 +32,7 @@ mod rewrite {
     mod encode;
     pub mod faults;
     mod metrics;
+    mod nanos;
     mod odd;
     pub mod repack;
     mod run;

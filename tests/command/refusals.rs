@@ -92,9 +92,10 @@ async fn case(refusal: Refusal) -> Option<Case> {
         }
         Refusal::NoFieldIds => without_ids().await,
         Refusal::ColumnType => {
-            let columns =
-                [("id", PrimitiveType::Long), ("v", PrimitiveType::String), ("p", PrimitiveType::Int), ("at", PrimitiveType::TimestampNs)];
-            Case::with_files(|s| s.columns(&columns), "column at of type timestamp_ns").await
+            let case = Case::with_files(|s| s, "column none of type fixed(0)").await;
+            let added = NestedField::optional(9, "none", Type::Primitive(PrimitiveType::Fixed(0)));
+            case.table.evolve_schema(|fields| fields.push(added)).await;
+            case
         }
         Refusal::DefaultValue => {
             let case = Case::with_files(|s| s, "column d has an initial default in format version 2").await;

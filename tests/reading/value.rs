@@ -146,6 +146,7 @@ pub fn value(array: &dyn Array, row: usize) -> Value {
         DataType::Float64 => Value::float(array.as_primitive::<Float64Type>().value(row)),
         DataType::Time64(_) => Value::Int(array.as_primitive::<Time64MicrosecondType>().value(row)),
         DataType::Timestamp(TimeUnit::Microsecond, _) => Value::Int(array.as_primitive::<TimestampMicrosecondType>().value(row)),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => Value::Int(array.as_primitive::<TimestampNanosecondType>().value(row)),
         DataType::Decimal128(..) => Value::Decimal(array.as_primitive::<Decimal128Type>().value(row)),
         DataType::Utf8 => Value::text(array.as_string::<i32>().value(row)),
         DataType::Binary => Value::Bytes(array.as_binary::<i32>().value(row).into()),

@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{
     ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray, Float32Array, Float64Array, Int32Array,
-    Int64Array, LargeBinaryArray, StringArray, StructArray, Time64MicrosecondArray, TimestampMicrosecondArray,
+    Int64Array, LargeBinaryArray, StringArray, StructArray, Time64MicrosecondArray, TimestampMicrosecondArray, TimestampNanosecondArray,
 };
 use arrow_schema::DataType;
 use iceberg::spec::{ListType, MapType, NestedField, PrimitiveType, StructType};
@@ -16,12 +16,12 @@ use parquet::basic::{Encoding, PageType};
 use super::support::{Lake, MEMORY, primitive};
 
 fn every_type() -> Lake {
-    let list = ListType::new(NestedField::list_element(21, primitive(PrimitiveType::Int), false).into());
+    let list = ListType::new(NestedField::list_element(31, primitive(PrimitiveType::Int), false).into());
     let map = MapType::new(
-        NestedField::map_key_element(22, primitive(PrimitiveType::String)).into(),
-        NestedField::map_value_element(23, primitive(PrimitiveType::Int), false).into(),
+        NestedField::map_key_element(32, primitive(PrimitiveType::String)).into(),
+        NestedField::map_value_element(33, primitive(PrimitiveType::Int), false).into(),
     );
-    let inner = StructType::new(vec![NestedField::optional(24, "x", primitive(PrimitiveType::Long)).into()]);
+    let inner = StructType::new(vec![NestedField::optional(34, "x", primitive(PrimitiveType::Long)).into()]);
     let fields = vec![
         ("bool", primitive(PrimitiveType::Boolean)),
         ("int", primitive(PrimitiveType::Int)),
@@ -35,6 +35,8 @@ fn every_type() -> Lake {
         ("time", primitive(PrimitiveType::Time)),
         ("ts", primitive(PrimitiveType::Timestamp)),
         ("tz", primitive(PrimitiveType::Timestamptz)),
+        ("ns", primitive(PrimitiveType::TimestampNs)),
+        ("nz", primitive(PrimitiveType::TimestamptzNs)),
         ("text", primitive(PrimitiveType::String)),
         ("uuid", primitive(PrimitiveType::Uuid)),
         ("fixed", primitive(PrimitiveType::Fixed(3))),
@@ -101,7 +103,9 @@ fn columns(lake: &Lake) -> Vec<ArrayRef> {
         Arc::new(Date32Array::from(vec![Some(-1), None, Some(20_000)])),
         Arc::new(Time64MicrosecondArray::from(vec![Some(0), None, Some(86_399_999_999)])),
         Arc::new(TimestampMicrosecondArray::from(vec![Some(-1), None, Some(1)])),
-        Arc::new(TimestampMicrosecondArray::from(vec![Some(-1), None, Some(1)]).with_timezone(zone)),
+        Arc::new(TimestampMicrosecondArray::from(vec![Some(-1), None, Some(1)]).with_timezone(Arc::clone(&zone))),
+        Arc::new(TimestampNanosecondArray::from(vec![Some(i64::MIN), None, Some(i64::MAX)])),
+        Arc::new(TimestampNanosecondArray::from(vec![Some(-1), None, Some(1)]).with_timezone(zone)),
         Arc::new(StringArray::from(vec![Some("ü\u{10FFFF}"), None, Some("")])),
         fixed(16, [Some(0xAB), None, Some(0)]),
         fixed(3, [Some(0xFF), None, Some(0)]),

@@ -69,6 +69,7 @@ pub fn of_statistics(statistics: &Statistics, kind: &PrimitiveType, length: i32,
         (PrimitiveType::Boolean, Physical::BOOLEAN)
         | (PrimitiveType::Int | PrimitiveType::Date | PrimitiveType::Long, Physical::INT32)
         | (PrimitiveType::Long | PrimitiveType::Time | PrimitiveType::Timestamp | PrimitiveType::Timestamptz, Physical::INT64)
+        | (PrimitiveType::TimestampNs | PrimitiveType::TimestamptzNs, Physical::INT64)
         | (PrimitiveType::Float | PrimitiveType::Double, Physical::FLOAT)
         | (PrimitiveType::Double, Physical::DOUBLE)
         | (PrimitiveType::Binary, Physical::BYTE_ARRAY) => Datum::try_from_bytes(bytes, kind.clone()).ok()?,

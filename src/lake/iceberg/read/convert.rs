@@ -23,6 +23,7 @@ pub fn convertible(from: &DataType, to: &DataType) -> bool {
         (Decimal128(p, s) | Decimal256(p, s), Decimal128(to_p, to_s)) => s == to_s && p <= to_p,
         (Time32(TimeUnit::Millisecond), Time64(TimeUnit::Microsecond)) => true,
         (Timestamp(TimeUnit::Millisecond | TimeUnit::Microsecond, _), Timestamp(TimeUnit::Microsecond, _)) => true,
+        (Timestamp(TimeUnit::Nanosecond, _), Timestamp(TimeUnit::Nanosecond, _)) => true,
         (Utf8 | Binary, Utf8 | Binary | LargeBinary) => true,
         (from, to) => from == to && !from.is_nested(),
     }
@@ -122,6 +123,10 @@ fn value(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {
         (DataType::Timestamp(TimeUnit::Microsecond, _), DataType::Timestamp(TimeUnit::Microsecond, zone)) => {
             let micros = array.as_primitive::<arrow_array::types::TimestampMicrosecondType>().clone();
             Ok(Arc::new(micros.with_timezone_opt(zone.clone())))
+        }
+        (DataType::Timestamp(TimeUnit::Nanosecond, _), DataType::Timestamp(TimeUnit::Nanosecond, zone)) => {
+            let nanos = array.as_primitive::<arrow_array::types::TimestampNanosecondType>().clone();
+            Ok(Arc::new(nanos.with_timezone_opt(zone.clone())))
         }
         (DataType::Timestamp(TimeUnit::Millisecond, _), DataType::Timestamp(TimeUnit::Microsecond, zone)) => {
             let micros = array

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use arrow_array::{
     ArrayRef, BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray, Float32Array, Float64Array, Int32Array, Int64Array,
-    LargeBinaryArray, StringArray, Time64MicrosecondArray, TimestampMicrosecondArray, new_null_array,
+    LargeBinaryArray, StringArray, Time64MicrosecondArray, TimestampMicrosecondArray, TimestampNanosecondArray, new_null_array,
 };
-use arrow_schema::{DataType, Schema};
+use arrow_schema::{DataType, Schema, TimeUnit};
 use iceberg::spec::{Literal, Transform};
 
 use super::schema::{children, field_id};
@@ -83,7 +83,10 @@ pub fn one(value: &Value, data_type: &DataType) -> Option<ArrayRef> {
         (Value::Long(v), DataType::Int64) => Arc::new(Int64Array::from(vec![*v])),
         (Value::Int(v), DataType::Date32) => Arc::new(Date32Array::from(vec![*v])),
         (Value::Long(v), DataType::Time64(_)) => Arc::new(Time64MicrosecondArray::from(vec![*v])),
-        (Value::Long(v), DataType::Timestamp(_, zone)) => {
+        (Value::Long(v), DataType::Timestamp(TimeUnit::Nanosecond, zone)) => {
+            Arc::new(TimestampNanosecondArray::from(vec![*v]).with_timezone_opt(zone.clone()))
+        }
+        (Value::Long(v), DataType::Timestamp(TimeUnit::Microsecond, zone)) => {
             Arc::new(TimestampMicrosecondArray::from(vec![*v]).with_timezone_opt(zone.clone()))
         }
         (Value::Float(v), DataType::Float32) => Arc::new(Float32Array::from(vec![f32::from_bits(*v)])),

@@ -22,7 +22,6 @@ pub fn arrow_schema(schema: &TableSchema) -> Result<SchemaRef> {
             return Err(Refused::new(Refusal::DefaultValue, format!("column {name} has an initial default with parts")).into());
         }
         let carried = match field.field_type.as_ref() {
-            Type::Primitive(PrimitiveType::TimestampNs | PrimitiveType::TimestamptzNs) => false,
             Type::Primitive(PrimitiveType::Fixed(length)) => *length > 0 && i32::try_from(*length).is_ok(),
             Type::Struct(fields) => !fields.fields().is_empty(),
             _ => true,

@@ -26,6 +26,10 @@ fn identity(source: Option<&PrimitiveType>, value: &Value) -> String {
     let text = match (source, value) {
         (Some(PrimitiveType::Date), Value::Int(days)) => date(i64::from(*days)),
         (Some(PrimitiveType::Time), Value::Long(micros)) => moment(*micros).map(|t| t.format("%H:%M:%S%.f").to_string()),
+        (Some(PrimitiveType::TimestampNs), Value::Long(nanos)) => Some(nanosecond(*nanos).format("%Y-%m-%dT%H:%M:%S%.f").to_string()),
+        (Some(PrimitiveType::TimestamptzNs), Value::Long(nanos)) => {
+            Some(nanosecond(*nanos).format("%Y-%m-%dT%H:%M:%S%.f+00:00").to_string())
+        }
         (Some(PrimitiveType::Timestamp), Value::Long(micros)) => moment(*micros).map(|t| t.format("%Y-%m-%dT%H:%M:%S%.f").to_string()),
         (Some(PrimitiveType::Timestamptz), Value::Long(micros)) => {
             moment(*micros).map(|t| t.format("%Y-%m-%dT%H:%M:%S%.f+00:00").to_string())
@@ -65,6 +69,10 @@ fn moment(micros: i64) -> Option<DateTime<Utc>> {
     DateTime::<Utc>::from_timestamp_micros(micros)
 }
 
+fn nanosecond(nanos: i64) -> DateTime<Utc> {
+    DateTime::<Utc>::from_timestamp_nanos(nanos)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,6 +88,9 @@ mod tests {
             (Transform::Hour, PrimitiveType::Timestamp, Value::Int(-1), "1969-12-31-23"),
             (Transform::Identity, PrimitiveType::Date, Value::Int(19_727), "2024-01-05"),
             (Transform::Identity, PrimitiveType::Timestamptz, Value::Long(1), "1970-01-01T00:00:00.000001+00:00"),
+            (Transform::Identity, PrimitiveType::TimestampNs, Value::Long(-1), "1969-12-31T23:59:59.999999999"),
+            (Transform::Identity, PrimitiveType::TimestamptzNs, Value::Long(1), "1970-01-01T00:00:00.000000001+00:00"),
+            (Transform::Hour, PrimitiveType::TimestampNs, Value::Int(-1), "1969-12-31-23"),
             (Transform::Identity, PrimitiveType::Decimal { precision: 9, scale: 2 }, Value::Decimal(-5), "-0.05"),
             (Transform::Identity, PrimitiveType::Double, Value::Double(1f64.to_bits()), "1.0"),
             (Transform::Identity, PrimitiveType::Boolean, Value::Bool(true), "true"),

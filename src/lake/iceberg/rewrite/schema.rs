@@ -145,7 +145,7 @@ fn group(name: &str, repetition: Repetition, id: Option<i32>, logical: Option<Lo
 }
 
 fn leaf(field: &NestedField, name: &str, repetition: Repetition, kind: &PrimitiveType) -> Result<TypePtr> {
-    let timestamp = |utc| LogicalType::Timestamp { is_adjusted_to_u_t_c: utc, unit: TimeUnit::MICROS };
+    let timestamp = |utc, unit| Some(LogicalType::Timestamp { is_adjusted_to_u_t_c: utc, unit });
     let mut digits = None;
     let (physical, logical, length) = match kind {
         PrimitiveType::Boolean => (Physical::BOOLEAN, None, None),
@@ -155,8 +155,8 @@ fn leaf(field: &NestedField, name: &str, repetition: Repetition, kind: &Primitiv
         PrimitiveType::Double => (Physical::DOUBLE, None, None),
         PrimitiveType::Date => (Physical::INT32, Some(LogicalType::Date), None),
         PrimitiveType::Time => (Physical::INT64, Some(LogicalType::Time { is_adjusted_to_u_t_c: false, unit: TimeUnit::MICROS }), None),
-        PrimitiveType::Timestamp => (Physical::INT64, Some(timestamp(false)), None),
-        PrimitiveType::Timestamptz => (Physical::INT64, Some(timestamp(true)), None),
+        PrimitiveType::Timestamp => (Physical::INT64, timestamp(false, TimeUnit::MICROS), None),
+        PrimitiveType::Timestamptz => (Physical::INT64, timestamp(true, TimeUnit::MICROS), None),
         PrimitiveType::String => (Physical::BYTE_ARRAY, Some(LogicalType::String), None),
         PrimitiveType::Binary => (Physical::BYTE_ARRAY, None, None),
         PrimitiveType::Uuid => (Physical::FIXED_LEN_BYTE_ARRAY, Some(LogicalType::Uuid), Some(16)),
@@ -175,7 +175,8 @@ fn leaf(field: &NestedField, name: &str, repetition: Repetition, kind: &Primitiv
             };
             (physical, Some(LogicalType::Decimal { scale, precision }), length)
         }
-        PrimitiveType::TimestampNs | PrimitiveType::TimestamptzNs => return Err(unsupported(field, kind)),
+        PrimitiveType::TimestampNs => (Physical::INT64, timestamp(false, TimeUnit::NANOS), None),
+        PrimitiveType::TimestamptzNs => (Physical::INT64, timestamp(true, TimeUnit::NANOS), None),
     };
     let mut builder = ParquetType::primitive_type_builder(name, physical).with_repetition(repetition).with_id(Some(field.id));
     if let Some(length) = length {
@@ -247,6 +248,8 @@ mod tests {
             ("u", PrimitiveType::Uuid),
             ("x", PrimitiveType::Fixed(5)),
             ("y", PrimitiveType::Binary),
+            ("ns", PrimitiveType::TimestampNs),
+            ("nz", PrimitiveType::TimestamptzNs),
         ];
         let mut fields: Vec<_> =
             kinds.into_iter().zip(1..).map(|((name, kind), id)| NestedField::optional(id, name, Type::Primitive(kind)).into()).collect();
@@ -282,6 +285,8 @@ mod tests {
   OPTIONAL FIXED_LEN_BYTE_ARRAY (16) u [14] (UUID);
   OPTIONAL FIXED_LEN_BYTE_ARRAY (5) x [15];
   OPTIONAL BYTE_ARRAY y [16];
+  OPTIONAL INT64 ns [17] (TIMESTAMP(NANOS,false));
+  OPTIONAL INT64 nz [18] (TIMESTAMP(NANOS,true));
   REQUIRED INT64 id_x2D1 [20];
   OPTIONAL group list [21] (LIST) {
     REPEATED group list {

@@ -3,7 +3,7 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Time32MillisecondType,
-    Time64MicrosecondType, TimestampMicrosecondType, TimestampMillisecondType, UInt8Type, UInt16Type,
+    Time64MicrosecondType, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, UInt8Type, UInt16Type,
 };
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::NullBuffer;
@@ -111,6 +111,8 @@ fn whole(array: &ArrayRef, row: usize) -> Option<i128> {
         DataType::Time32(TimeUnit::Millisecond) => micros(array.as_primitive::<Time32MillisecondType>().value(row).into()),
         DataType::Time64(TimeUnit::Microsecond) => array.as_primitive::<Time64MicrosecondType>().value(row).into(),
         DataType::Timestamp(TimeUnit::Millisecond, _) => micros(array.as_primitive::<TimestampMillisecondType>().value(row).into()),
+        // where one side of a comparison has nanoseconds, the other has
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => array.as_primitive::<TimestampNanosecondType>().value(row).into(),
         DataType::Timestamp(TimeUnit::Microsecond, _) => array.as_primitive::<TimestampMicrosecondType>().value(row).into(),
         _ => return None,
     })
