@@ -399,7 +399,7 @@ fn every_kill_point_has_a_test_that_ends_the_binary_there() {
     let (mut killed, mut paths) = (Killed::default(), Vec::new());
     files(&root().join("tests/crash"), &mut paths);
     paths.iter().for_each(|path| killed.visit_file(&syn::parse_file(&fs::read_to_string(path).unwrap()).unwrap()));
-    let in_turn: BTreeSet<String> = crate::crash::points::over_sql().map(|point| format!("{point:?}")).collect();
+    let in_turn: BTreeSet<String> = crate::crash::points::points().map(|point| format!("{point:?}")).collect();
     let all = afterwrite::model::killpoint::KillPoint::ALL.iter().map(|point| format!("{point:?}"));
     assert_eq!(all.filter(|point| !in_turn.contains(point) && !killed.found.contains(point)).collect::<Vec<_>>(), Vec::<String>::new());
 }

@@ -7,7 +7,7 @@ use iceberg::spec::DataContentType;
 
 use super::points::killed;
 use super::world::World;
-use crate::fixture::process::{over_rest, overtake};
+use crate::fixture::process::overtake;
 use crate::fixture::{File, oracle};
 
 /// A table of which a row is deleted at the moment at which our first commit would
@@ -39,9 +39,6 @@ async fn worlds() -> [World; 2] {
 
 #[tokio::test]
 async fn a_row_deleted_as_the_first_try_would_land_is_carried_over_by_the_second() {
-    if over_rest().is_some() {
-        return;
-    }
     for world in worlds().await {
         let world = overtaken(world).await;
 
@@ -59,9 +56,6 @@ async fn a_row_deleted_as_the_first_try_would_land_is_carried_over_by_the_second
 
 #[tokio::test]
 async fn a_process_that_dies_with_carried_deletes_written_leaves_nothing_of_them() {
-    if over_rest().is_some() {
-        return;
-    }
     for world in worlds().await {
         let world = overtaken(world).await;
         let ended = world.compact_killed_at(KillPoint::DeletesCarried.code()).await;

@@ -4,46 +4,38 @@ use std::time::Duration;
 
 use afterwrite::act::{JobState, Journal, Query};
 use afterwrite::model::killpoint::KillPoint;
-use sqlx::{Connection, SqliteConnection};
+use iceberg::spec::Operation;
 
 use super::signals::EAGER;
 use super::world::{NAME, World};
-use crate::fixture::process::{Ended, finish, over_rest};
+use crate::fixture::process::{Ended, finish, over_rest, overtake};
 
 /// Whether a process ended as by `kill -9`, with nothing said.
 pub fn killed(ended: &Ended) -> bool {
     ended.signal == Some(9) && ended.out.is_empty()
 }
 
-/// Writers that always come first: the pointer never is where a swap asserts it.
-async fn always_moved(world: &World, on: bool) {
-    let mut catalog = SqliteConnection::connect(&format!("sqlite://{}/catalog.db", world.place.path().display())).await.unwrap();
-    let statement = match on {
-        true => "CREATE TRIGGER moved BEFORE UPDATE ON iceberg_tables BEGIN SELECT RAISE(IGNORE); END",
-        false => "DROP TRIGGER IF EXISTS moved",
-    };
-    sqlx::raw_sql(statement).execute(&mut catalog).await.unwrap();
-    catalog.close().await.unwrap();
+/// Clean-up begins only after a conflict: a writer who comes first, and changes no row.
+async fn prepare(world: &World, point: KillPoint) {
+    if point == KillPoint::CleanupBegun {
+        let before = world.table.load().await.view.metadata_location;
+        world.table.change().rewrite_manifests().operation(Operation::Append).commit().await;
+        let after = world.table.load().await.view.metadata_location;
+        overtake(&world.place, &before, &after).await;
+    }
 }
 
 /// The points that a commit can be made to pass by itself: deletes are carried over
 /// only where a writer comes in between (see `carried`).
-pub fn over_sql() -> impl Iterator<Item = KillPoint> {
+pub fn points() -> impl Iterator<Item = KillPoint> {
     KillPoint::ALL.iter().copied().filter(|point| *point != KillPoint::DeletesCarried)
 }
 
-/// The same with the catalog at hand. A REST catalog's conflict that the table does not
-/// show is unknown, and nothing is cleaned up after it.
-pub fn points() -> impl Iterator<Item = KillPoint> {
-    over_sql().filter(|point| over_rest().is_none() || *point != KillPoint::CleanupBegun)
-}
-
-/// Ends a `compact` at a point. Clean-up begins only after a conflict.
+/// Ends a `compact` at a point.
 pub async fn crash(world: &World, point: KillPoint) {
-    always_moved(world, point == KillPoint::CleanupBegun).await;
+    prepare(world, point).await;
     let ended = world.compact_killed_at(point.code()).await;
     assert!(killed(&ended), "{point} was not passed: {ended:?}");
-    always_moved(world, false).await;
 }
 
 /// Whether the commit of the first partition has landed by then.
@@ -153,14 +145,13 @@ async fn serve_closes_at_its_start_what_a_dead_process_left() {
 async fn serve_killed_at_any_point_of_its_own_work_is_closed_by_its_next_start() {
     for point in points() {
         let world = World::new().await;
-        always_moved(&world, point == KillPoint::CleanupBegun).await;
+        prepare(&world, point).await;
         world.place.configure(EAGER);
         let mut serve = world.place.command(&["serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
         serve.env("AFTERWRITE_KILL_AT", point.code());
         let ended = tokio::time::timeout(Duration::from_secs(120), finish(serve)).await;
         let ended = ended.unwrap_or_else(|_| panic!("{point} was not passed"));
         assert!(killed(&ended), "{point}: {ended:?}");
-        always_moved(&world, false).await;
         assert_eq!(world.seen().await, world.rows, "{point}");
         assert!(!world.jobs().await[0].state.is_final(), "{point}");
 
