@@ -23,7 +23,7 @@ use super::manifest::{self, ScanEntry};
 use super::table::IcebergTable;
 use crate::lake::{Error, Result};
 use crate::model::file::{Content, EntryStatus, FileKey};
-use crate::model::partition::PartitionKey;
+use crate::model::partition::{PartitionKey, Tuple};
 use crate::model::plan::{LiveFile, ScopeFiles};
 
 /// Manifests and delete files read at one time.
@@ -159,12 +159,17 @@ pub fn concerns(table: &IcebergTable, manifest: &ManifestFile, scopes: &[Partiti
     if manifest.content == ManifestContentType::Deletes {
         return true;
     }
-    let mut of_spec = scopes.iter().filter(|s| s.spec_id == spec_id).peekable();
+    let mut of_spec = scopes.iter().filter(|s| is_of_spec(s, spec_id)).peekable();
     if of_spec.peek().is_none() {
         return false;
     }
     let fields = head::partition_type(metadata, spec_id);
     of_spec.any(|s| prune::may_hold(manifest.partitions.as_deref(), fields.as_ref(), &s.tuple))
+}
+
+/// Tuples of two specs never mean the same partition, alike as they may look.
+fn is_of_spec(scope: &PartitionKey, spec_id: i32) -> bool {
+    scope.spec_id == spec_id
 }
 
 /// What one manifest holds of the scopes.
@@ -176,12 +181,12 @@ struct Found {
     positions: Vec<ScanEntry>,
 }
 
-/// Where each scope was asked for; one asked for twice is answered twice.
-type Places<'a> = HashMap<&'a PartitionKey, Vec<usize>>;
+/// Where each scope was asked for, by its tuple; one asked for twice is answered twice.
+type Places<'a> = HashMap<&'a Tuple, Vec<(usize, &'a PartitionKey)>>;
 
 fn places(scopes: &[PartitionKey]) -> Places<'_> {
     let mut places = Places::new();
-    scopes.iter().enumerate().for_each(|(i, scope)| places.entry(scope).or_default().push(i));
+    scopes.iter().enumerate().for_each(|(i, scope)| places.entry(&scope.tuple).or_default().push((i, scope)));
     places
 }
 
@@ -197,8 +202,9 @@ fn find(table: &IcebergTable, home: usize, entries: Vec<ScanEntry>, places: &Pla
         let spec_id = entry.entry.partition.spec_id;
         if entry.entry.content == Content::EqualityDeletes && head::is_unpartitioned(&table.loaded.metadata, spec_id) {
             found.global.push(entry);
-        } else if let Some(at) = places.get(&entry.entry.partition) {
-            found.of_scope.extend(at.iter().map(|at| (*at, entry.clone())));
+        } else if let Some(at) = places.get(&entry.entry.partition.tuple) {
+            let of_spec = at.iter().filter(|(_, scope)| is_of_spec(scope, spec_id));
+            found.of_scope.extend(of_spec.map(|(at, _)| (*at, entry.clone())));
         }
     }
     found
@@ -261,6 +267,11 @@ mod tests {
     #[test]
     fn a_scope_asked_for_twice_is_answered_twice() {
         let scopes = [PartitionKey::unpartitioned(0), PartitionKey::unpartitioned(1), PartitionKey::unpartitioned(0)];
-        assert_eq!(places(&scopes)[&scopes[0]], [0, 2]);
+        let places = places(&scopes);
+        let of = |scope: &PartitionKey| {
+            let at = places[&scope.tuple].iter().filter(|(_, at)| is_of_spec(at, scope.spec_id));
+            at.map(|(at, _)| *at).collect::<Vec<_>>()
+        };
+        assert_eq!((of(&scopes[0]), of(&scopes[1])), (vec![0, 2], vec![1]));
     }
 }

@@ -38,6 +38,7 @@ use self::manifests::Target;
 use self::replace::{Batch, Edit, Folder};
 use self::summary::{Change, summary};
 use super::carry::{self, Carried};
+use super::rewrite::Detail;
 use super::scope::head::{self, Head};
 use super::scope::{self, State};
 use super::store::Store;
@@ -46,7 +47,7 @@ use crate::lake::{Commit, Error, Member, Result, Written};
 use crate::model::file::FileKey;
 use crate::model::killpoint::KillPoint;
 use crate::model::outcome::{Conflict, Outcome};
-use crate::model::plan::{LiveDelete, Plan};
+use crate::model::plan::{Late, LiveDelete, Plan};
 use crate::model::refusal::{Refusal, Refused};
 
 /// One attempt to replace the plan's inputs by the outputs, on this state of the
@@ -138,14 +139,11 @@ async fn prepare<'a>(
     commit: &Commit<'_>,
 ) -> Result<std::result::Result<Ready<'a>, Conflict>> {
     let Member { plan, written, attempt, control } = member;
-    let late = match plan.late(&state.scope_files(head)) {
+    let detail = outputs::detail(written)?;
+    let late = match validate(table, head, &state, plan, detail) {
         Ok(late) => late,
         Err(conflict) => return Ok(Err(conflict)),
     };
-    let detail = outputs::detail(written)?;
-    if let Some(conflict) = outputs::reads_otherwise(table, &state, plan, &detail.columns) {
-        return Ok(Err(conflict));
-    }
     let outputs = outputs::entries(table, plan, written, detail)?;
     let carried = match &late {
         None => Carried::default(),
@@ -157,6 +155,15 @@ async fn prepare<'a>(
     control.carries(carried.rows);
     check_sequence(plan, &table.loaded.metadata)?;
     Ok(Ok(Ready { member, state, added: Added { outputs, deletes: carried.files } }))
+}
+
+/// Whether the rewrite still holds on the base, and the deletes that came since its plan.
+fn validate(table: &IcebergTable, head: &Head, state: &State, plan: &Plan, detail: &Detail) -> std::result::Result<Option<Late>, Conflict> {
+    let late = plan.late(&state.scope_files(head))?;
+    match outputs::reads_otherwise(table, state, plan, &detail.columns) {
+        Some(conflict) => Err(conflict),
+        None => Ok(late),
+    }
 }
 
 /// One question to the catalog, for all that is ready on this base.
