@@ -183,34 +183,14 @@ impl World {
         Ok(lineage)
     }
 
-    /// What is held and was ever spent, over all restarts, is never more than the
-    /// budget gave until then.
+    /// What is held and was ever spent, over all restarts, is never more than any budget
+    /// gave until then.
     fn check_budget(&self, state: &mut State) -> Result<(), String> {
         let checked = &mut state.checked;
         checked.high_ms = checked.high_ms.max(self.clock.now_ms());
-        let limits = &self.settings.budget;
-        let cap = limits.gb_hours_per_hour * limits.carry_over_hours.max(1.0);
-        let (starts, blind) = {
-            let mut account = hold(&self.account);
-            (std::mem::take(&mut account.starts), account.blind)
-        };
-        for (at_ms, used, running) in starts.into_iter().filter(|_| !blind) {
-            let hours = (checked.high_ms.max(at_ms) - checked.began_ms).max(0) as f64 / 3_600_000.0;
-            if used > cap + limits.gb_hours_per_hour * hours + 1e-6 {
-                return Err(format!("{used} GB-hours are used, {cap} and {hours} hours at {}", limits.gb_hours_per_hour));
-            }
-            if running > limits.concurrent_jobs {
-                return Err(format!("{running} jobs at one time, {} may be", limits.concurrent_jobs));
-            }
-        }
-        let hours = (checked.high_ms - checked.began_ms) as f64 / 3_600_000.0;
-        let may = self.settings.budgets.per_table.commits_per_hour.map(|rate| rate as f64 * (hours + limits.carry_over_hours.max(1.0)));
-        for (table, made) in &hold(&self.account).commits {
-            if may.is_some_and(|may| *made as f64 > may) {
-                return Err(format!("{made} snapshots of table {table} were made in {hours} hours, {may:?} may be"));
-            }
-        }
-        Ok(())
+        let (began_ms, high_ms) = (checked.began_ms, checked.high_ms);
+        let hours = |at_ms: i64| (high_ms.max(at_ms) - began_ms).max(0) as f64 / 3_600_000.0;
+        hold(&self.account).check(&self.settings, hours, high_ms)
     }
 
     /// Files of the product that nothing accounts for.

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use iceberg::TableUpdate;
-use iceberg::spec::{FormatVersion, NestedField, PrimitiveType, Schema, SnapshotReference, SnapshotRetention, Transform, Type};
+use iceberg::spec::{
+    FormatVersion, NestedField, PartitionField, PrimitiveType, Schema, SnapshotReference, SnapshotRetention, Transform, Type,
+    UnboundPartitionField, UnboundPartitionSpec,
+};
 
-use super::now;
 use super::world::{State, World};
 use super::writers::{ID, P, Scene, U};
+use super::{hold, now};
 
 impl World {
     fn update(&self, scene: &Scene<'_>, what: &str, updates: Vec<TableUpdate>) {
@@ -79,8 +82,11 @@ impl World {
     }
 
     pub(super) fn evolve_spec(&self, state: &mut State, scene: &Scene<'_>) {
-        if scene.metadata.format_version() == FormatVersion::V1 || scene.metadata.partition_specs_iter().count() > 4 {
+        if scene.metadata.partition_specs_iter().count() > 4 {
             return;
+        }
+        if scene.metadata.format_version() == FormatVersion::V1 {
+            return self.evolve_spec_in_place(state, scene);
         }
         let (id, p) = (scene.name_of(ID).unwrap().to_owned(), scene.name_of(P).unwrap().to_owned());
         let fields: Vec<(&str, &str, Transform)> = match state.dice.below(4) {
@@ -92,6 +98,29 @@ impl World {
         let spec_id = now(scene.of.evolve_spec(&fields));
         self.foreign.fetch_add(1, Ordering::SeqCst);
         self.gate.note(|| format!("table {}: spec {spec_id} of {} fields", scene.table, fields.len()));
+    }
+
+    /// In format 1 a field keeps its place and its id, and one that goes becomes void.
+    fn evolve_spec_in_place(&self, state: &mut State, scene: &Scene<'_>) {
+        state.serial += 1;
+        let mut fields: Vec<UnboundPartitionField> =
+            scene.metadata.default_partition_spec().fields().iter().cloned().map(PartitionField::into_unbound).collect();
+        // the crate takes two void fields of one column for the same
+        let void: BTreeSet<i32> = fields.iter().filter(|field| field.transform == Transform::Void).map(|field| field.source_id).collect();
+        for field in &mut fields {
+            if !void.contains(&field.source_id) && state.dice.one_in(2) {
+                (field.name, field.transform) = (format!("void{}_{}", state.serial, field.source_id), Transform::Void);
+            }
+        }
+        let (source_id, transform) = if state.dice.one_in(2) { (P, Transform::Identity) } else { (ID, Transform::Bucket(2)) };
+        if !fields.iter().any(|field| (field.source_id, field.transform) == (source_id, transform)) {
+            let field_id = Some(1000 + i32::try_from(fields.len()).unwrap());
+            fields.push(UnboundPartitionField { source_id, field_id, name: format!("part{}", state.serial), transform });
+        }
+        let what = format!("spec in place: {fields:?}");
+        let spec = UnboundPartitionSpec::builder().add_partition_fields(fields).unwrap().build();
+        self.update(scene, &what, vec![TableUpdate::AddSpec { spec }, TableUpdate::SetDefaultSpec { spec_id: -1 }]);
+        self.gate.count("spec changes in format 1");
     }
 
     /// Drops some snapshots that no reference names, and what only they needed.
@@ -114,6 +143,9 @@ impl World {
         }
         let of = |id: &i64| scene.metadata.snapshot_by_id(*id).cloned().unwrap();
         let before: Vec<_> = gone.iter().map(of).map(|s| state.reader.reach(&scene.metadata, &s).unwrap()).collect();
+        if hold(&self.account).began_on(&scene.of.name, &gone) {
+            self.gate.count("expiries of what a job was planned on");
+        }
         self.update(scene, &format!("{} snapshots expired", gone.len()), vec![TableUpdate::RemoveSnapshots { snapshot_ids: gone }]);
         let metadata = self.metadata(scene.table);
         let after: Vec<_> = metadata.snapshots().map(|s| state.reader.reach(&metadata, s).unwrap()).collect();

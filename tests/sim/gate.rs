@@ -222,7 +222,8 @@ impl Gate {
             (yields, dice.one_in(seldom), dice.one_in(trouble.death), dice.one_in(fails))
         };
         if call == Call::Read || call == Call::Journal {
-            // of one file several parts may be read in any order
+            // not in the hash: of one file several parts may be read in any order, and on which side of the words that are told they fall
+            // is not the seed's alone
             if self.loud {
                 eprintln!("    {call:?} {what}");
             }

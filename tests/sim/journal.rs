@@ -1,45 +1,27 @@
-//! The journal behind the gate, and the account of the budget that is read from it.
+//! The journal behind the gate, and what it tells of the jobs that pass it.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use afterwrite::act::journal::{Blob, Change, Error, Kept, Result, Step};
 use afterwrite::act::process;
 use afterwrite::act::{Attempt, AttemptState, Holder, Job, JobState, Journal, Kind, MemoryJournal, Pause, Pauses, Query};
+use afterwrite::lake::clock::Clock;
 use afterwrite::model::ident::TableIdent;
 use afterwrite::model::plan::{AttemptId, JobId};
 use async_trait::async_trait;
 
+use afterwrite::ooda::lease::Leases;
+
+use super::account::Account;
+use super::clock::SimClock;
 use super::gate::{Call, Gate};
-use super::hold;
-
-/// What was spent, and what the process holds, in GB-hours.
-#[derive(Clone, Debug, Default)]
-pub struct Account {
-    pub running: BTreeMap<JobId, f64>,
-    pub spent: f64,
-    /// The most that was held or spent at the start of a job, and when.
-    pub starts: Vec<(i64, f64, usize)>,
-    /// Jobs that people ran beside.
-    pub by_hand: BTreeSet<JobId>,
-    /// Snapshots that the other jobs made, by table.
-    pub commits: BTreeMap<usize, u64>,
-    /// A job may have ended without a word in the journal.
-    pub blind: bool,
-}
-
-impl Account {
-    /// Another process: what the one before held is gone, whatever it came to.
-    pub fn begin_anew(&mut self) {
-        self.running.clear();
-        self.blind = false;
-    }
-}
+use super::{hold, now};
 
 pub struct SimJournal {
     pub inner: Arc<MemoryJournal>,
     gate: Arc<Gate>,
     pub account: Arc<Mutex<Account>>,
+    clock: Arc<SimClock>,
     /// Of a command beside the process that serves: its jobs are no matter of the budget.
     by_hand: bool,
 }
@@ -49,41 +31,34 @@ pub struct SimJournal {
 const MACHINES: [&str; 2] = ["that of serve", "that of commands"];
 
 impl SimJournal {
-    pub fn new(inner: Arc<MemoryJournal>, gate: Arc<Gate>, account: Arc<Mutex<Account>>, by_hand: bool) -> Self {
-        Self { inner, gate, account, by_hand }
+    pub fn new(inner: Arc<MemoryJournal>, gate: Arc<Gate>, account: Arc<Mutex<Account>>, clock: Arc<SimClock>, by_hand: bool) -> Self {
+        Self { inner, gate, account, clock, by_hand }
     }
 
     async fn pass(&self, what: &str) -> Result<()> {
         match self.gate.pass(Call::Journal, what).await {
             true => {
-                hold(&self.account).blind |= !self.by_hand;
+                if !self.by_hand {
+                    hold(&self.account).doubt();
+                }
                 Err(Error::Unavailable { path: "simulated".into(), why: format!("{what}: disk I/O error") })
             }
             false => Ok(()),
         }
     }
 
-    fn book(&self, what: Booked<'_>) {
-        let mut account = hold(&self.account);
-        match what {
-            Booked::Begun(job) => {
-                account.running.insert(job.id.clone(), job.numbers.gb_hours_bound);
-                let used = account.spent + account.running.values().sum::<f64>();
-                let count = account.running.len();
-                account.starts.push((job.requested_ms, used, count));
-            }
-            Booked::Ended(job, gb_hours) => {
-                if account.running.remove(job).is_some() {
-                    account.spent += gb_hours;
-                }
-            }
+    /// A rewrite that serves the table begins a try to commit: not while somebody has been
+    /// holding it, as far as that could be read.
+    fn expect_not_held(&self, attempt: &Attempt) {
+        if self.by_hand || attempt.number == 0 || !hold(&self.account).reads_leases {
+            return;
+        }
+        let Some(job) = now(self.inner.job(&attempt.job)).unwrap().filter(|job| job.kind == Kind::Rewrite) else { return };
+        let held = now(Leases::read(self.inner.as_ref())).unwrap();
+        if let Some(hold) = held.longest(&job.plan.name, self.clock.now_ms()) {
+            self.gate.wrong(format!("attempt {} begins while {} holds {} until {}", attempt.id.0, hold.by, job.plan.name, hold.until_ms));
         }
     }
-}
-
-enum Booked<'a> {
-    Begun(&'a Job),
-    Ended(&'a JobId, f64),
 }
 
 macro_rules! behind_the_gate {
@@ -96,10 +71,8 @@ macro_rules! behind_the_gate {
                     return Ok(false);
                 }
                 self.gate.note(|| format!("  job {} of {} files: {}", job.id.0, job.plan.inputs.len(), job.plan.reason));
-                match (job.kind == Kind::Rewrite, self.by_hand) {
-                    (true, false) => self.book(Booked::Begun(job)),
-                    (true, true) => drop(hold(&self.account).by_hand.insert(job.id.clone())),
-                    (false, _) => {}
+                if job.kind == Kind::Rewrite {
+                    hold(&self.account).begun(job, self.by_hand);
                 }
                 Ok(true)
             }
@@ -127,14 +100,30 @@ macro_rules! behind_the_gate {
                 self.gate.note(|| format!("  job {} {}: {}", step.job.0, step.to.code(), step.note));
                 // what cannot be told yet ends the job too; recovery closes it later
                 let given_up = step.to == JobState::Resolving && step.numbers.is_some_and(|n| n.millis > 0);
-                if step.to.is_final() {
-                    self.gate.add("conflicts", step.numbers.map_or(0, |n| u64::from(n.conflicts)));
+                if let (true, Some(numbers)) = (step.to.is_final(), step.numbers) {
+                    self.gate.add("conflicts", u64::from(numbers.conflicts));
+                    self.gate.add("deletes carried over", numbers.deletes_carried);
                 }
                 if step.to.is_final() || given_up {
-                    self.book(Booked::Ended(step.job, step.numbers.map_or(0.0, |n| n.gb_hours)));
+                    hold(&self.account).ended(step.job, step.numbers.map_or(0.0, |n| n.gb_hours));
                 }
                 self.pass("advance").await?;
                 self.inner.advance(step).await
+            }
+
+            async fn begin(&self, holder: &str, attempt: &Attempt) -> Result<()> {
+                self.pass("begin").await?;
+                self.expect_not_held(attempt);
+                self.inner.begin(holder, attempt).await
+            }
+
+            async fn blob(&self, kind: &str, key: &str) -> Result<Option<Blob>> {
+                let passed = self.pass("blob").await;
+                if kind == "leases" && !self.by_hand {
+                    hold(&self.account).reads_leases = passed.is_ok();
+                }
+                passed?;
+                self.inner.blob(kind, key).await
             }
 
             $(async fn $name(&self, $($arg: $type),*) -> Result<$result> {
@@ -156,7 +145,6 @@ behind_the_gate! {
     jobs(query: Query) -> Vec<Job>;
     ask_cancel(id: &JobId) -> bool;
     is_cancelled(id: &JobId) -> bool;
-    begin(holder: &str, attempt: &Attempt) -> ();
     step(holder: &str, attempt: &AttemptId, to: &AttemptState) -> ();
     attempts(job: &JobId) -> Vec<Attempt>;
     litter() -> Vec<Attempt>;
@@ -168,7 +156,6 @@ behind_the_gate! {
     resume(table: Option<&TableIdent>) -> bool;
     pauses() -> Pauses;
     put_blob(kind: &str, key: &str, blob: &Blob) -> ();
-    blob(kind: &str, key: &str) -> Option<Blob>;
     drop_blob(kind: &str, key: &str) -> ();
     log_blob(kind: &str, key: &str, at: u64, record: &[u8]) -> ();
     blob_log(kind: &str, key: &str) -> Vec<Vec<u8>>;

@@ -10,6 +10,7 @@
 //! `AFTERWRITE_SIM_FROM=<seed> AFTERWRITE_SIM_SEEDS=1`, and told word by word with
 //! `AFTERWRITE_SIM_TRACE=1`.
 
+mod account;
 mod catalog;
 mod chance;
 mod checks;
@@ -124,7 +125,7 @@ fn hold_for(seeds: RangeInclusive<u64>) {
 }
 
 /// What so many seeds cannot be without.
-const HAPPENS: [&str; 28] = [
+const HAPPENS: [&str; 42] = [
     "appends",
     "upserts",
     "deletes of rows",
@@ -138,9 +139,13 @@ const HAPPENS: [&str; 28] = [
     "upgrades",
     "expiries",
     "expiries while a job runs",
+    "expiries of what a job was planned on",
+    "spec changes in format 1",
     "rollbacks",
     "snapshots whose lineage was checked",
     "conflicts",
+    "deletes carried over",
+    "rewrites that shared a snapshot",
     "answers lost",
     "commits lost",
     "commits delayed",
@@ -150,7 +155,17 @@ const HAPPENS: [&str; 28] = [
     "reads that fail",
     "writes that fail",
     "journal entries that fail",
+    "events lost",
+    "events late",
+    "events twice",
+    "events invented",
+    "events out of order",
+    "clocks set ahead",
+    "clocks set back",
+    "restarts as asked",
+    "holds",
     "compactions by hand",
+    "undone rewrites",
     "deaths at a point",
     "deaths at a call",
 ];

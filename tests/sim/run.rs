@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::Once;
 use std::sync::atomic::Ordering;
 
-use afterwrite::act::{JobState, Journal, Kind, Pause, Query};
+use afterwrite::act::{JobState, Journal, Kind, Pause, Query, Verdict};
 use afterwrite::lake::clock::Clock;
-use afterwrite::model::decision::{Reason, Verdict};
+use afterwrite::model::decision::{self, Reason};
 use afterwrite::model::event::{Certainty, Door, Event};
 use afterwrite::model::killpoint::KillPoint;
 use afterwrite::model::writers::Hold;
@@ -182,18 +182,33 @@ impl Run<'_> {
             let mut state = self.world.state();
             let mail = std::mem::take(&mut state.mail);
             for (table, snapshot) in mail {
-                match state.dice.below(10) {
-                    0..3 => {}
-                    3 => state.mail.push((table, snapshot)),
-                    4 => events.extend([(table, snapshot), (table, snapshot)]),
-                    5 => events.extend([(table, 77), (table, snapshot)]),
-                    _ => events.push((table, snapshot)),
-                }
+                let what = match state.dice.below(10) {
+                    0..3 => "events lost",
+                    3 => {
+                        state.mail.push((table, snapshot));
+                        "events late"
+                    }
+                    4 => {
+                        events.extend([(table, snapshot), (table, snapshot)]);
+                        "events twice"
+                    }
+                    5 => {
+                        events.extend([(table, 77), (table, snapshot)]);
+                        "events invented"
+                    }
+                    _ => {
+                        events.push((table, snapshot));
+                        "events"
+                    }
+                };
+                self.world.gate.count(what);
             }
+            let sent = events.clone();
             for at in (1..events.len()).rev() {
                 let other = state.dice.below(at + 1);
                 events.swap(at, other);
             }
+            self.world.gate.add("events out of order", u64::from(events != sent));
         }
         let Some(process) = &self.process else { return };
         for (table, snapshot) in events {
@@ -216,6 +231,7 @@ impl Run<'_> {
     fn jump(&mut self) {
         let ms = [60_000, 600_000, 86_400_000, -5_000, -20_000][self.world.state().dice.below(5)];
         self.world.gate.note(|| format!("the clock jumps by {ms} ms"));
+        self.world.gate.count(if ms > 0 { "clocks set ahead" } else { "clocks set back" });
         self.world.clock.show(self.world.clock.now_ms() + ms);
     }
 
@@ -257,6 +273,7 @@ impl Run<'_> {
         if let Some(process) = self.process.take() {
             let ended = process.drain();
             self.world.gate.note(|| format!("the process ended as asked: {ended}"));
+            self.world.gate.add("restarts as asked", u64::from(ended));
         }
     }
 
@@ -294,6 +311,7 @@ impl Run<'_> {
         let table = self.world.tables[which % self.world.tables.len()].name.clone();
         let for_ms = [0, 20_000, 600_000][which % 3];
         self.world.gate.note(|| format!("{table} is held for {for_ms} ms"));
+        self.world.gate.add("holds", u64::from(for_ms > 0));
         let hold = Hold { by: "backfill".into(), until_ms: now_ms + for_ms };
         let _ = match for_ms {
             0 => now(Leases::release(journal, &table, None, now_ms)).map(drop),
@@ -321,7 +339,9 @@ impl Run<'_> {
         let (act, id, gate) = (Arc::clone(&process.act), job.id.clone(), Arc::clone(&self.world.gate));
         process.runtime.spawn(async move {
             let undone = act.undo(&id).await;
-            gate.note(|| format!("undo of {}: {:?}", id.0, undone.map(|result| result.verdict)));
+            let verdict = undone.map(|result| result.verdict);
+            gate.add("undone rewrites", u64::from(matches!(verdict, Ok(Verdict::Committed))));
+            gate.note(|| format!("undo of {}: {verdict:?}", id.0));
         });
     }
 
@@ -438,7 +458,7 @@ impl Run<'_> {
             }
             let decisions = process.runtime.block_on(process.ooda.why(&table.name, None)).map_err(|e| e.to_string())?;
             for explained in decisions {
-                if let Verdict::Not { reason: Reason::Refused(refused) } = &explained.decision.verdict {
+                if let decision::Verdict::Not { reason: Reason::Refused(refused) } = &explained.decision.verdict {
                     return Err(format!("{}: {} is refused: {refused:?}", table.name, explained.decision.scope));
                 }
             }

@@ -12,6 +12,7 @@ use afterwrite::model::plan::{ATTEMPT_KEY, AttemptId, JobId};
 use afterwrite::settings::Settings;
 use iceberg::spec::{PrimitiveType, TableMetadata, Transform};
 
+use super::account::Account;
 use super::catalog::{Backend, Compares, Landed, SimCatalog};
 use super::chance::Dice;
 use super::checks::Checked;
@@ -19,7 +20,7 @@ use super::clock::SimClock;
 use super::foreign::Foreign;
 use super::gate::{Gate, Meanwhile};
 use super::hold;
-use super::journal::{Account, SimJournal};
+use super::journal::SimJournal;
 use super::model::Model;
 use super::process::{Makings, Process};
 use super::reader::Reader;
@@ -74,10 +75,19 @@ fn settings(dice: &mut Dice) -> String {
     let jobs = 1 + dice.below(3);
     let budget = ["0.02", "0.2", "8"][dice.below(3)];
     let commits = ["1", "4", "\"off\""][dice.below(3)];
+    let [all, own] = [(); 2].map(|()| ["\"off\"", "\"off\"", "\"64KiB\"", "\"1MiB\""][dice.below(4)]);
+    let tenant = [
+        String::new(),
+        format!("[[tenant]]\nname = \"own\"\nmatch = [\"lake.ns.t1\"]\nbytes_per_hour = {own}\nconcurrent_jobs = 1\n"),
+        format!(
+            "[[tenant]]\nname = \"both\"\nmatch = [\"lake.ns.*\"]\nbytes_per_hour = {own}\ngb_hours_per_hour = 0.1\ncommits_per_hour = 3\n"
+        ),
+    ];
+    let tenant = &tenant[dice.below(3)];
     format!(
-        "[defaults]\nact = true\ntarget_file_size = \"{target}KiB\"\ntier_files = {tier}\ncooldown = \"{cooldown}s\"\n\
+        "[catalog.lake]\ntype = \"sql\"\nuri = \"sqlite:///simulated.db\"\nwarehouse = \"memory:///warehouse\"\n[defaults]\nact = true\ntarget_file_size = \"{target}KiB\"\ntier_files = {tier}\ncooldown = \"{cooldown}s\"\n\
          quiet_window = \"{quiet}s\"\nmax_job_size = \"{job}KiB\"\nmemory_limit = \"64MiB\"\n\
-         [budget]\nconcurrent_jobs = {jobs}\ngb_hours_per_hour = {budget}\n[budget.table]\ncommits_per_hour = {commits}\n[poll]\nmin = \"2s\"\nmax = \"20s\"\n"
+         [budget]\nconcurrent_jobs = {jobs}\ngb_hours_per_hour = {budget}\nbytes_per_hour = {all}\n[budget.table]\ncommits_per_hour = {commits}\n[poll]\nmin = \"2s\"\nmax = \"20s\"\n{tenant}"
     )
 }
 
@@ -188,8 +198,9 @@ impl World {
     /// What a process is made of that serves, or that does what somebody asks by hand.
     pub fn makings(&self, seed: u64, by_hand: bool) -> Makings {
         let (gate, clock) = (Arc::clone(&self.gate), Arc::clone(&self.clock));
+        let account = Arc::clone(&self.account);
         let catalog = Arc::new(SimCatalog::new(Arc::clone(&self.backend), Arc::clone(&gate), Arc::clone(&self.journal)));
-        let journal = Arc::new(SimJournal::new(Arc::clone(&self.journal), Arc::clone(&gate), Arc::clone(&self.account), by_hand));
+        let journal = Arc::new(SimJournal::new(Arc::clone(&self.journal), Arc::clone(&gate), account, Arc::clone(&clock), by_hand));
         Makings { gate, clock, catalog, journal, settings: Arc::clone(&self.settings), seed }
     }
 }
@@ -209,11 +220,7 @@ impl Landed for World {
             let id = snapshot.snapshot_id();
             let attempts = snapshot.summary().additional_properties.get(ATTEMPT_KEY);
             let jobs: Vec<JobId> = attempts.into_iter().flat_map(|carried| AttemptId::jobs(carried)).collect();
-            let mut account = hold(&self.account);
-            if jobs.iter().any(|job| !account.by_hand.contains(job)) {
-                *account.commits.entry(table).or_default() += 1;
-            }
-            drop(account);
+            hold(&self.account).landed(&jobs);
             (1..jobs.len()).for_each(|_| self.gate.count("rewrites that shared a snapshot"));
             let rows = self.model(table, head);
             self.gate.note(|| format!("  snapshot {id} of {name} landed on {head:?}"));

@@ -157,7 +157,7 @@ impl World {
         }
         if self.foreign.load(Ordering::SeqCst) > before {
             self.gate.count(ACTS[act]);
-            if act == 8 && !hold(&self.account).running.is_empty() {
+            if act == 8 && !hold(&self.account).is_idle() {
                 self.gate.count("expiries while a job runs");
             }
         }
