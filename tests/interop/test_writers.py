@@ -5,6 +5,7 @@ import decimal
 import uuid
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import engines
@@ -252,6 +253,55 @@ def test_duckdb_inserts_updates_and_deletes_through_a_rest_catalog(lab, rest):
     lab.prove("db.duck", landed=1)
     lab.duckdb.run(attach, "DELETE FROM ice.db.duck WHERE id % 10 = 4")
     assert lab.spark.digest("db.duck")[0] == 800
+
+
+def expected_path(lab, table, path):
+    """Where Iceberg's own location provider puts a file of that name and partition."""
+    jvm = lab.spark.session._jvm
+    loaded = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(lab.spark.session._jsparkSession, f"lake.{table}")
+    folder, name = path.rsplit("/", 2)[1:]
+    return loaded.locationProvider().newDataLocation(loaded.spec(), jvm.org.apache.iceberg.DataFiles.data(loaded.spec(), folder), name)
+
+
+def test_outputs_in_object_storage_layout_lie_where_iceberg_puts_them(lab):
+    properties = "'write.object-storage.enabled'='true'"
+    lab.spark.sql(f"CREATE TABLE lake.db.scattered (id BIGINT, v STRING, p BIGINT) USING iceberg PARTITIONED BY (p) TBLPROPERTIES ({properties})")
+    insert(lab, "scattered", commits=6)
+    lab.prove("db.scattered", landed=3)
+    ours = [f["file_path"] for f in lab.spark.files("db.scattered")]
+    assert ours == [expected_path(lab, "db.scattered", path) for path in ours] and len(ours) == 3
+
+
+def test_files_without_ids_are_read_by_the_name_mapping(lab, tmp_path):
+    for i in range(4):
+        pq.write_table(pa.table({"v": [f"v{i}-{n}" for n in range(50)], "id": pa.array(range(50), pa.int64())}), tmp_path / f"{i}.parquet")
+    lab.spark.sql("CREATE TABLE lake.db.mapped (id BIGINT, v STRING) USING iceberg")
+    lab.spark.sql(f"CALL lake.system.add_files(table => 'db.mapped', source_table => '`parquet`.`{tmp_path}`')")
+    # by the mapping its values are still those of v
+    lab.spark.sql("ALTER TABLE lake.db.mapped RENAME COLUMN v TO w")
+    lab.spark.sql("INSERT INTO lake.db.mapped VALUES (1000, 'later')")
+    lab.prove("db.mapped", landed=1)
+    assert lab.spark.sql("SELECT count(*), count(DISTINCT w) FROM lake.db.mapped").collect()[0] == (201, 201)
+
+
+def test_columns_whose_names_are_awkward_or_differ_in_case_only(lab):
+    names = ["id", "a b", "ü-1/%", "1st", "a.b", "_x2D", "日本"]
+    columns = ", ".join(f"`{name}` BIGINT" for name in names)
+    lab.spark.sql(f"CREATE TABLE lake.db.named ({columns}) USING iceberg TBLPROPERTIES ('write.delete.mode'='merge-on-read')")
+    for i in range(6):
+        lab.spark.sql(f"INSERT INTO lake.db.named SELECT {', '.join(f'id * {n} + {i}' for n in range(1, 8))} FROM range(50)")
+    lab.spark.sql("DELETE FROM lake.db.named WHERE `a b` % 5 = 0")
+    lab.prove("db.named", landed=1)
+
+    table = lab.pyiceberg.catalog.create_table("db.cased", pa.schema([("id", pa.int64()), ("Id", pa.string()), ("ID", pa.int64())]))
+    for i in range(6):
+        table.append(pa.table([range(i * 10, i * 10 + 10), [f"v{i}"] * 10, [i] * 10], schema=table.schema().as_arrow()))
+    lab.spark.session.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        lab.prove("db.cased", confirm=("pyiceberg",), landed=1)
+        assert lab.spark.sql("SELECT sum(id), sum(ID), max(Id) FROM lake.db.cased").collect()[0] == (1770, 150, "v5")
+    finally:
+        lab.spark.session.conf.unset("spark.sql.caseSensitive")
 
 
 AWKWARD = ["a", "", " ", "+", "a b", "%2F", "a/b", "ü", "null", "__HIVE_DEFAULT_PARTITION__", "a=b", "a&b#c?d", "..", "日本"]
