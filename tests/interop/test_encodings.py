@@ -156,3 +156,21 @@ def test_all_engines_write_one_table(lab, trino, flink):
         loaded.append(pa.Table.from_pylist([values(n) for n in range(first, end)], schema=loaded.schema().as_arrow()))
     assert lab.spark.digest("db.all_engines") == lab.pyiceberg.digest("db.all_engines") == lab.trino.digest("db.all_engines")
     prove(lab, trino, "all_engines")
+
+
+def test_h67_what_trino_analyzed_is_known_after_a_compaction(lab, trino):
+    lab.spark.sql("CREATE TABLE lake.db.analyzed (id BIGINT, v STRING) USING iceberg")
+    for i in range(6):
+        lab.spark.sql(f"INSERT INTO lake.db.analyzed SELECT id, concat('v', id % 17) FROM range({i * 100}, {i * 100 + 100}, 1, 1)")
+    trino.sql("ANALYZE analyzed")
+
+    def statistics():
+        names, found = trino.sql("SHOW STATS FOR analyzed")
+        # bytes of a column are those of its files
+        return [{name: value for name, value in zip(names, row) if name != "data_size"} for row in found]
+
+    before = statistics()
+    distinct = {row["column_name"]: row["distinct_values_count"] for row in before}
+    assert (distinct["id"], distinct["v"]) == (600, 17), before
+    assert [bool(r.get("snapshot_id")) for r in lab.afterwrite.compact("db.analyzed")] == [True]
+    assert statistics() == before
