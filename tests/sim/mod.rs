@@ -124,7 +124,7 @@ fn hold_for(seeds: RangeInclusive<u64>) {
 }
 
 /// What so many seeds cannot be without.
-const HAPPENS: [&str; 28] = [
+const HAPPENS: [&str; 29] = [
     "appends",
     "upserts",
     "deletes of rows",
@@ -153,6 +153,7 @@ const HAPPENS: [&str; 28] = [
     "compactions by hand",
     "deaths at a point",
     "deaths at a call",
+    "rewrites of a branch beside main",
 ];
 
 #[test]
