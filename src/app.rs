@@ -545,4 +545,8 @@ impl Checkpoints for JournalCheckpoints {
     async fn remove(&self, ident: &TableIdent) -> lake::Result<()> {
         Ok(self.0.drop_blob(CHECKPOINT, &Self::name(ident, MAIN)).await?)
     }
+
+    async fn remove_branch(&self, key: &Key) -> lake::Result<()> {
+        Ok(self.0.drop_blob(CHECKPOINT, &Self::name(&key.ident, &key.reference)).await?)
+    }
 }

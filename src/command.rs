@@ -19,7 +19,7 @@ use std::sync::Arc;
 use crate::act::{Recovered, journal};
 use crate::app::App;
 use crate::cli::{Cli, Command, Exit, completions, human, remote, show};
-use crate::lake::{self, Format, Table};
+use crate::lake::{self, Table};
 use crate::model::ident::TableName;
 use crate::observe::kafka;
 use crate::serve as server;
@@ -211,15 +211,17 @@ async fn recover(app: &App) -> Result<Recovered, Failure> {
     Ok(recovered)
 }
 
-/// A table that must be there.
+/// A table that must be there. A branch that is not looked after is refused, in its view.
 async fn load(app: &App, name: &TableName, reference: &str) -> Result<Arc<dyn Table>, Failure> {
-    let table = app.lake.load(name, reference).await?;
-    table.ok_or_else(|| {
-        Failure::new(
+    let Some(mut table) = app.lake.table(name, reference).await? else {
+        return Err(Failure::new(
             Exit::NotFound,
             format!("{name} does not exist in its catalog; `catalog.namespace.table` is spelled as engines spell it"),
-        )
-    })
+        ));
+    };
+    let (policy, _) = settings::resolve(&app.settings, name, &table.view.properties);
+    table.view.refused.extend(policy.refuses(reference));
+    Ok(Arc::new(table))
 }
 
 /// The properties of a table resolved to its policy, warnings said on standard error.

@@ -1,7 +1,7 @@
 //! The loop: hear, look, judge, start, learn.
 //!
-//! * [`Loop::look`] takes a table in as it stands and judges the partitions that
-//!   changed;
+//! * [`Loop::look`] takes a table in as it stands, with all its branches that are looked
+//!   after, and judges the partitions that changed;
 //! * [`Loop::round`] ranks what waits and starts what the budget allows;
 //! * `by_hand` books what commands beside the process spend;
 //! * `ahead` looks into what only waits, so that its refusals are known;
@@ -19,6 +19,7 @@ pub mod hold;
 mod keep;
 mod keep_out;
 pub mod lease;
+mod look;
 mod outside;
 mod record;
 mod work;
@@ -37,14 +38,13 @@ use crate::act::Act;
 use crate::decide;
 use crate::decide::budget::Budget;
 use crate::lake::clock::Clock;
-use crate::lake::{Error, Format, Glanced, Table};
+use crate::lake::{Error, Format};
 use crate::model::economy::Select;
 use crate::model::event::{Certainty, Door, Event};
 use crate::model::ident::{TableIdent, TableName};
-use crate::model::partition::PartitionKey;
 use crate::model::policy::Policy;
 use crate::observe::{Entrance, Inbox, Look, Roster, proxy};
-use crate::orient::{self, Absorbed, How, Orient, TableState};
+use crate::orient::{Orient, TableState};
 use crate::replay::lines;
 use crate::replay::recorder::{Recorder, by_key};
 use crate::serve::backend::Explained;
@@ -53,7 +53,7 @@ use crate::telemetry;
 
 use backlog::Pace;
 pub use book::Scope;
-use book::{Asked, Book, Due, Seen};
+use book::{Asked, Book, Due};
 use capacity::Capacity;
 use hold::Holds;
 
@@ -96,15 +96,10 @@ pub struct Looked {
     pub unseen: Vec<i64>,
     /// The load was older than what is known: it shows nothing of what is heard since.
     older: bool,
-    /// The table's state now; `None` when it is gone.
+    /// Why another branch than `main` could not be looked at.
+    failed: Option<Error>,
+    /// The state now of the branch that is asked for; `None` when it is gone.
     state: Option<Arc<TableState>>,
-}
-
-/// What the last look at a table left, and where the catalog stood then.
-struct Known {
-    key: orient::Key,
-    at: String,
-    state: Arc<TableState>,
 }
 
 /// Who tells how often a table is read, in scans an hour, at a moment; `None` where
@@ -171,6 +166,8 @@ impl Loop {
             stopping: AtomicBool::new(false),
         });
         own.teach_courtesy();
+        let settings = Arc::clone(&own.parts.settings);
+        own.parts.inbox.branches().set(Box::new(move |name| settings::resolve(&settings, name, &BTreeMap::new()).0.branches));
         own
     }
 
@@ -209,6 +206,7 @@ impl Loop {
                     telemetry::looked(how, seconds);
                     self.parts.inbox.failed(look);
                 }
+                Ok(Ok(Looked { failed: Some(error), .. })) => self.fail(look, &error, seconds),
                 Ok(Ok(Looked { how, unseen, .. })) => {
                     telemetry::looked(how, seconds);
                     let passed_on = self.look_elsewhere(&look);
@@ -218,7 +216,10 @@ impl Loop {
                         false => self.parts.inbox.unseen(look, &unseen),
                     }
                 }
-                Ok(Err(error)) => self.fail(look, &error, seconds),
+                Ok(Err(error)) => {
+                    self.book().trouble(&look.name, &look.reference, &error);
+                    self.fail(look, &error, seconds);
+                }
                 Err(_) => {
                     telemetry::looked(telemetry::Looked::Failed, seconds);
                     tracing::error!(table = %look.name, "a look panicked: a defect; it is made again");
@@ -233,7 +234,7 @@ impl Loop {
     /// Gives back the snapshots that are looked for under another name from here on.
     fn look_elsewhere(&self, look: &Look) -> Vec<i64> {
         let mut passed_on = Vec::new();
-        let found = self.book().page(&look.name).map(|page| page.facts.ident.uuid);
+        let found = self.book().pages(&look.name).next().map(|page| page.facts.ident.uuid);
         for uuid in look.uuids.iter().copied().filter(|uuid| found != Some(*uuid)) {
             let known = self.book().name_of(&TableIdent::iceberg(uuid)).filter(|name| **name != look.name).cloned();
             match known {
@@ -264,7 +265,6 @@ impl Loop {
         let how = if refused { telemetry::Looked::Refused } else { telemetry::Looked::Failed };
         telemetry::looked(how, seconds);
         tracing::warn!(table = %look.name, %error, "look failed");
-        self.book().trouble(&look.name, error);
         // a table that cannot be read as it stands is looked at again when a commit changes it
         match refused {
             true => self.parts.inbox.done(look),
@@ -272,115 +272,16 @@ impl Loop {
         }
     }
 
-    /// Takes a table in as it stands now and judges what changed, and what is due of it.
-    /// `hints` are snapshots that were heard of.
-    pub async fn look(&self, name: &TableName, reference: &str, hints: &[i64]) -> Result<Looked, Error> {
-        let began_ms = self.now();
-        let known = self.known(name, reference, hints).await;
-        let found = match self.parts.format.glance_since(name, reference, known.as_ref().map(|known| known.at.as_str())).await? {
-            Glanced::Same => match known {
-                Some(known) => return Ok(self.look_ended_as_before(name, known, began_ms)),
-                None => self.parts.format.glance(name, reference).await?,
-            },
-            Glanced::At(table) => Some(table),
-            Glanced::Gone => None,
-        };
-        let Some(table) = found else {
-            let gone = self.book().remove(name);
-            self.forget(gone).await;
-            self.yield_to_writers(name, None).await;
-            // a table may be reported before its catalog has it
-            return Ok(Looked { how: telemetry::Looked::Gone, unseen: hints.to_vec(), older: false, state: None });
-        };
-        let view = table.view();
-        let (policy, warnings, tenant) = self.resolve(name, &view.properties);
-        self.record_table(view, tenant.as_ref());
-        let absorbed = self.parts.orient.absorb(table.as_ref(), policy.scale, self.now()).await?;
-        self.parts.roster.looked(name, &view.metadata_location);
-        self.honour(name, &policy);
-        self.note(table.as_ref(), &absorbed).await;
-        let sidecar = view.another_sidecar(self.parts.act.instance(), self.now());
-        let taken = self.book().take_in(Seen { view, policy, warnings, tenant, absorbed: &absorbed, sidecar, began_ms });
-        self.forget(taken.replaced).await;
-        self.restore(name, view.ident, &absorbed).await;
-        let due = self.book().due(self.now()).remove(name).unwrap_or_default();
-        self.judge_due(name, Due { scopes: &taken.scopes | &due.scopes, ..due }, &absorbed.state);
-        self.changed.notify_one();
-        telemetry::store_requests("look", &table.requests());
-        self.yield_to_writers(name, Some(&absorbed)).await;
-        let unseen = hints.iter().copied().filter(|id| !view.snapshots.contains_key(id)).collect();
-        let (how, older) = (looked(&absorbed.how), absorbed.how == How::Stale);
-        Ok(Looked { how, unseen, older, state: Some(absorbed.state) })
-    }
-
-    /// Where a table was at its last look, with its state, if a look that finds it there
-    /// has nothing to do but to judge what is due: nobody waits for a later look, and
-    /// what was heard of is its head.
-    async fn known(&self, name: &TableName, reference: &str, hints: &[i64]) -> Option<Known> {
-        let (key, at) = {
-            let book = self.book();
-            let page = book.page(name).filter(|page| page.reference == reference && book.troubled(name).is_none())?;
-            (page.key(), page.settled_at()?.to_owned())
-        };
-        let state = self.parts.orient.glimpse(&key).await?;
-        let is_pages = self.book().page(name).is_some_and(|page| page.mark == state.layout.mark());
-        let is_head = |id: &i64| Some(*id) == state.layout.head();
-        (is_pages && hints.iter().all(is_head)).then_some(Known { key, at, state })
-    }
-
-    /// A look found the table where it was.
-    fn look_ended_as_before(&self, name: &TableName, known: Known, began_ms: i64) -> Looked {
-        let Known { key, at, state } = known;
-        self.parts.orient.stands(&key);
-        self.parts.roster.looked(name, &at);
-        let due = self.book().seen_again(name, began_ms, self.now());
-        self.judge_due(name, due, &state);
-        self.changed.notify_one();
-        Looked { how: looked(&How::Unchanged), unseen: Vec::new(), older: false, state: Some(state) }
-    }
-
-    /// Stops the rewrites under way of what changed, where they can no longer land; all
-    /// of a table that is gone.
-    async fn yield_to_writers(&self, name: &TableName, absorbed: Option<&Absorbed>) {
-        let changed = |scope: &PartitionKey| match absorbed {
-            Some(Absorbed { how: How::Unchanged | How::Stale, .. }) => false,
-            Some(Absorbed { how: How::Incremental { .. } | How::Undone { .. }, touched, .. }) => touched.contains(scope),
-            Some(Absorbed { how: How::Rebuilt(_), .. }) | None => true,
-        };
-        if let Err(error) = self.parts.act.yield_to_writers(name, changed).await {
-            tracing::warn!(table = %name, %error, "whether the rewrites under way can still land is left to their commits");
-        }
-    }
-
-    async fn note(&self, table: &dyn Table, absorbed: &Absorbed) {
-        telemetry::manifests_read(absorbed.manifests_read);
-        if absorbed.how == How::Rebuilt(crate::orient::lineage::Reason::Drift) {
-            telemetry::drifted();
-        }
-        if let Err(error) = self.parts.act.forget_expired(table.view()).await {
-            tracing::warn!(%error, "replaced files cannot be counted");
-        }
-    }
-
-    async fn forget(&self, gone: Option<TableIdent>) {
-        let Some(ident) = gone else { return };
-        if let Err(error) = self.parts.orient.forget(&ident).await {
-            tracing::warn!(table = %ident, %error, "the state of a dropped table stays");
-        }
-        if let Some(recorder) = self.recorder.get() {
-            recorder.forget(&ident);
-        }
-        self.forget_memory(ident).await;
-    }
-
-    /// Judges partitions of a table by its state, and keeps every decision.
-    fn judge_due(&self, name: &TableName, due: Due, state: &TableState) {
-        let all = if due.all { self.book().take_all(name, state) } else { None };
+    /// Judges partitions of a branch by its state, and keeps every decision.
+    fn judge_due(&self, name: &TableName, branch: &str, due: Due, state: &TableState) {
+        let all = if due.all { self.book().take_all(name, branch, state) } else { None };
         let (read_rate, clients) = (self.read_rate(name), self.clients_of(name, self.now()));
-        for scope in all.unwrap_or(due.scopes) {
+        let branch: Arc<str> = branch.into();
+        for partition in all.unwrap_or(due.scopes) {
+            let scope = Scope { name: name.clone(), branch: Arc::clone(&branch), partition };
             let prices = Some(&self.parts.settings.prices);
             let asked = Asked { state, read_rate, clients, prices, recorder: self.recorder.get(), now_ms: self.now() };
-            let judged = self.book().judge(name, &scope, asked, &self.parts.settings.budgets);
+            let judged = self.book().judge(scope, asked, &self.parts.settings.budgets);
             let Some(explained) = judged else { continue };
             telemetry::decided(&explained.decision.verdict);
             let _ = self.decisions.send(explained);
@@ -436,13 +337,13 @@ impl Loop {
             book.pass(now_ms);
             book.due(now_ms)
         };
-        for (name, due) in due {
-            let known = self.book().page(&name).map(|page| (page.key(), page.mark));
+        for (of, due) in due {
+            let known = self.book().page(&of.table, &of.name).map(|page| (page.key(), page.mark));
             let Some((key, mark)) = known else { continue };
             match self.parts.orient.glimpse(&key).await.filter(|state| state.layout.mark() == mark) {
-                Some(state) => self.judge_due(&name, due, &state),
+                Some(state) => self.judge_due(&of.table, &of.name, due, &state),
                 // it is judged once a look has brought the state back
-                None => self.ask_for_look(&name, key.ident, &key.reference, None),
+                None => self.ask_for_look(&of.table, key.ident, None),
             }
         }
         self.start(now_ms);
@@ -567,14 +468,6 @@ fn rest(took: Duration) -> Duration {
 /// keeps nobody busy.
 fn least_rest(took: Duration) -> Duration {
     (took.min(ROUND) * REST).max(BREATH)
-}
-
-fn looked(how: &How) -> telemetry::Looked {
-    match how {
-        How::Unchanged | How::Stale => telemetry::Looked::Unchanged,
-        How::Incremental { .. } | How::Undone { .. } => telemetry::Looked::Absorbed,
-        How::Rebuilt(_) => telemetry::Looked::Rebuilt,
-    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use super::job::{Job, Kind, describe};
 use crate::lake::{Error, Glanced};
 use crate::model::ident::TableName;
 use crate::model::outcome::Conflict;
-use crate::model::partition::PartitionKey;
 use crate::model::plan::{JobId, Plan};
 use crate::model::table::TableView;
 
@@ -48,11 +47,11 @@ impl Active {
         self.lock().get(job)?.plan.clone()
     }
 
-    /// The rewrites of a table of some partitions, with what stops them.
-    pub(super) fn rewrites(&self, table: &TableName, of: impl Fn(&PartitionKey) -> bool) -> Vec<(Arc<Plan>, Arc<Stop>)> {
+    /// Some rewrites of a table, with what stops them.
+    pub(super) fn rewrites(&self, table: &TableName, of: impl Fn(&Plan) -> bool) -> Vec<(Arc<Plan>, Arc<Stop>)> {
         let jobs = self.lock();
         let rewrites = jobs.values().filter_map(|job| Some((job.plan.clone()?, Arc::clone(&job.stop))));
-        rewrites.filter(|(plan, stop)| plan.name == *table && of(&plan.scope) && stop.overtaken().is_none()).collect()
+        rewrites.filter(|(plan, stop)| plan.name == *table && of(plan) && stop.overtaken().is_none()).collect()
     }
 
     /// Where rewrites are under way that nothing has overtaken: table, branch, and the
@@ -76,7 +75,7 @@ impl Act {
         self.active.places()
     }
 
-    /// Writers win: stops the rewrites of these partitions of a table that can no
+    /// Writers win: stops those of these rewrites of a table that can no
     /// longer land, because an input of theirs is not live any more or the table is
     /// gone. Gives back how many. Without such a rewrite under way nothing is read.
     ///
@@ -85,7 +84,7 @@ impl Act {
     ///
     /// # Errors
     /// When the table cannot be read; no job is stopped for that.
-    pub async fn yield_to_writers(&self, table: &TableName, of: impl Fn(&PartitionKey) -> bool) -> Result<usize, Error> {
+    pub async fn yield_to_writers(&self, table: &TableName, of: impl Fn(&Plan) -> bool) -> Result<usize, Error> {
         let mut stopped = 0;
         for (plan, stop) in self.active.rewrites(table, of) {
             let now = match self.load(&plan).await? {

@@ -8,13 +8,13 @@ use async_trait::async_trait;
 use super::job::{Kind, Verdict};
 use super::{Act, Work};
 use crate::model::ident::TableName;
-use crate::model::partition::PartitionKey;
+use crate::model::plan::Plan;
 use crate::model::table::TableView;
 
-/// Until when a commit to a partition of a table that is ready since a moment should wait,
+/// Until when the commit of a plan that is ready since a moment should wait,
 /// as it looks now; `None` when nothing is in its way. Moments are in milliseconds since
 /// the epoch.
-pub type Courtesy = dyn Fn(&TableName, &PartitionKey, i64, i64) -> Option<i64> + Send + Sync;
+pub type Courtesy = dyn Fn(&Plan, i64, i64) -> Option<i64> + Send + Sync;
 
 /// Who knows whether a table is to be left alone.
 #[async_trait]
@@ -60,7 +60,7 @@ impl Act {
         let since_ms = self.clock.now_ms();
         loop {
             let now_ms = self.clock.now_ms();
-            if courtesy(&work.job.plan.name, &work.job.plan.scope, since_ms, now_ms).is_none_or(|until| until <= now_ms) {
+            if courtesy(&work.job.plan, since_ms, now_ms).is_none_or(|until| until <= now_ms) {
                 return Ok(());
             }
             if self.is_asked_to_stop(&work.job.id).await {
@@ -73,7 +73,12 @@ impl Act {
 
     /// Asks every rewrite of a table to stop; gives back how many there are.
     pub fn stop_rewrites(&self, table: &TableName) -> usize {
-        let rewrites = self.active.rewrites(table, |_| true);
+        self.stop_rewrites_of(table, |_| true)
+    }
+
+    /// Asks these rewrites of a table to stop; gives back how many there are.
+    pub fn stop_rewrites_of(&self, table: &TableName, of: impl Fn(&Plan) -> bool) -> usize {
+        let rewrites = self.active.rewrites(table, of);
         rewrites.iter().for_each(|(_, stop)| stop.cancel());
         rewrites.len()
     }

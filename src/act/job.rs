@@ -123,6 +123,9 @@ pub struct Numbers {
     /// The partition as the table names it; empty until the table was loaded.
     #[serde(default)]
     pub partition: String,
+    /// The branch, where it is another than `main`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub branch: String,
     /// The path taken.
     pub path: Option<Path>,
     /// Why that path.

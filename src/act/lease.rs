@@ -17,16 +17,20 @@ pub struct Leases {
     held: Arc<Mutex<Held>>,
 }
 
+/// A table and a branch of it: each replaces files in its own history, so two branches may
+/// replace the same ones at a time.
+type Place = (TableIdent, String);
+
 #[derive(Default)]
 struct Held {
-    files: HashMap<TableIdent, HashSet<Arc<str>>>,
+    files: HashMap<Place, HashSet<Arc<str>>>,
     committers: HashMap<TableIdent, Arc<tokio::sync::Mutex<()>>>,
 }
 
 /// The right to rewrite a set of files; given back when dropped.
 pub struct Lease {
     of: Leases,
-    table: TableIdent,
+    place: Place,
     files: Vec<Arc<str>>,
 }
 
@@ -35,13 +39,14 @@ impl Leases {
     pub fn take(&self, plan: &Plan) -> Option<Lease> {
         let files: Vec<Arc<str>> = plan.inputs.iter().map(|f| Arc::clone(&f.path)).collect();
         let mut held = self.lock();
-        let taken = held.files.entry(plan.table).or_default();
+        let place = (plan.table, plan.reference.clone());
+        let taken = held.files.entry(place.clone()).or_default();
         if files.iter().any(|f| taken.contains(f)) {
             return None;
         }
         taken.extend(files.iter().cloned());
         drop(held);
-        Some(Lease { of: self.clone(), table: plan.table, files })
+        Some(Lease { of: self.clone(), place, files })
     }
 
     /// Waits for the table's one place to commit, in order of asking.
@@ -56,7 +61,7 @@ impl Leases {
 
     /// Whether any file of the table is held.
     pub fn is_held(&self, table: &TableIdent) -> bool {
-        self.lock().files.contains_key(table)
+        self.lock().files.keys().any(|(of, _)| of == table)
     }
 
     /// Files held, over all tables.
@@ -78,12 +83,12 @@ impl Leases {
 impl Drop for Lease {
     fn drop(&mut self) {
         let mut held = self.of.lock();
-        if let Some(taken) = held.files.get_mut(&self.table) {
+        if let Some(taken) = held.files.get_mut(&self.place) {
             for file in &self.files {
                 taken.remove(file);
             }
             if taken.is_empty() {
-                held.files.remove(&self.table);
+                held.files.remove(&self.place);
             }
         }
     }

@@ -35,6 +35,7 @@ pub use undo::NotUndone;
 use crate::lake::clock::{Chance, Clock};
 use crate::lake::{Error, Format, Table, Written};
 use crate::model::estimate::Estimate;
+use crate::model::ident::beside_main;
 use crate::model::killpoint::KillPoint;
 use crate::model::outcome::Conflict;
 use crate::model::plan::{AttemptId, JobId, Plan};
@@ -281,6 +282,7 @@ impl Act {
             files_in: u64::try_from(plan.inputs.len()).unwrap_or(u64::MAX),
             bytes_in: plan.input_bytes(),
             gb_hours_bound: plan.bound.gb_hours,
+            branch: beside_main(&plan.reference).map_or_else(String::new, |branch| branch.to_string()),
             ..Numbers::default()
         };
         let stop = Arc::new(Stop::new(id.clone(), self.clock.elapsed_ms(), plan.bound.millis, watcher));

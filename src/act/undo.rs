@@ -1,6 +1,6 @@
 //! Taking a rewrite back, and what its files still cost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::attempt::{self, Attempt, AttemptState, Loss};
@@ -10,7 +10,7 @@ use super::job::{Job, JobResult, JobState, Kind, Numbers, Verdict};
 use super::{Act, Work, journal, journal_failed};
 use crate::lake::Table;
 use crate::lake::asserted::Asserted;
-use crate::model::ident::TableIdent;
+use crate::model::ident::{TableIdent, beside_main};
 use crate::model::killpoint::KillPoint;
 use crate::model::location::Location;
 use crate::model::outcome::Resolution;
@@ -69,7 +69,7 @@ impl Act {
         let Some(mut work) = self.request(done.plan.clone(), kind, None).await? else {
             return Ok(JobResult::unstarted(&done.plan, Verdict::Busy));
         };
-        work.numbers = Numbers { partition: done.numbers.partition, ..Numbers::default() };
+        work.numbers = Numbers { partition: done.numbers.partition, branch: done.numbers.branch, ..Numbers::default() };
         let ended = async {
             self.advance(&mut work, JobState::Inflight, "inflight").await?;
             self.kill.reached(KillPoint::Inflight);
@@ -159,10 +159,12 @@ impl Act {
     }
 
     /// Forgets what snapshots no longer keep alive, by a fresh view of the
-    /// table: the files that a rewrite replaced are kept while its parent is listed.
+    /// branch: the files that a rewrite replaced are kept while its parent is listed, or a
+    /// snapshot off the branch, of another branch or a tag, which may name them too.
     pub async fn forget_expired(&self, view: &TableView) -> journal::Result<()> {
+        let branch = beside_main(&view.reference).unwrap_or_default();
         for kept in self.journal.kept().await? {
-            if kept.table == view.ident && !keeps(view, kept.snapshot_id) {
+            if kept.table == view.ident && *kept.branch == *branch && !keeps(view, kept.snapshot_id) {
                 self.journal.forget_kept(&kept.job).await?;
             }
         }
@@ -170,10 +172,26 @@ impl Act {
     }
 }
 
-/// Whether the files that a snapshot replaced are kept alive by its parent.
+/// Whether the files that a snapshot replaced may be kept alive: by its parent, or by a
+/// snapshot that does not descend from what the branch still lists of its history.
 fn keeps(view: &TableView, snapshot_id: i64) -> bool {
     let parent = view.snapshots.get(&snapshot_id).and_then(|s| s.parent);
-    parent.is_some_and(|p| view.snapshots.contains_key(&p))
+    if parent.is_some_and(|p| view.snapshots.contains_key(&p)) {
+        return true;
+    }
+    let mut line = BTreeSet::new();
+    let mut next = view.head;
+    while let Some(snapshot) = next.and_then(|id| view.snapshots.get(&id)).filter(|s| line.insert(s.id)) {
+        next = snapshot.parent;
+    }
+    view.snapshots.values().any(|snapshot| {
+        let (mut at, mut steps) = (Some(snapshot), 0);
+        // a circle of parents ends nowhere
+        while let Some(s) = at.filter(|s| !line.contains(&s.id) && steps <= view.snapshots.len()) {
+            (at, steps) = (s.parent.and_then(|parent| view.snapshots.get(&parent)), steps + 1);
+        }
+        at.is_none_or(|s| !line.contains(&s.id))
+    })
 }
 
 /// Whether an undo whose answer was lost may be asked for again before it is known what

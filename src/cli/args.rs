@@ -133,7 +133,7 @@ pub struct Branch {
     /// The table, as `catalog.namespace.table`
     pub table: TableName,
     /// The branch
-    #[arg(long = "ref", value_name = "BRANCH", default_value = MAIN)]
+    #[arg(long = "branch", visible_alias = "ref", value_name = "BRANCH", default_value = MAIN)]
     pub reference: String,
 }
 
@@ -151,8 +151,9 @@ pub struct Inspect {
 /// Arguments of `why`.
 #[derive(Clone, Debug, Args)]
 pub struct Why {
-    /// The table, as `catalog.namespace.table`
-    pub table: TableName,
+    /// Which table.
+    #[command(flatten)]
+    pub branch: Branch,
     /// A partition's label, such as `month=12/region=eu`, or its values, such as `12,eu`
     pub partition: Option<String>,
     /// Which sidecar.
@@ -194,7 +195,7 @@ pub struct Report {
     #[arg(long = "snapshot", value_name = "ID", allow_negative_numbers = true)]
     pub snapshots: Vec<i64>,
     /// The branch [default: main]
-    #[arg(long = "ref", value_name = "BRANCH")]
+    #[arg(long = "branch", visible_alias = "ref", value_name = "BRANCH")]
     pub reference: Option<String>,
     /// Which sidecar.
     #[command(flatten)]
@@ -292,6 +293,9 @@ pub struct Jobs {
     /// Only jobs of this table, as `catalog.namespace.table`
     #[arg(long, value_name = "TABLE")]
     pub table: Option<TableName>,
+    /// Only jobs on this branch
+    #[arg(long, value_name = "BRANCH")]
+    pub branch: Option<String>,
     /// At most this many, newest first
     #[arg(long, value_name = "COUNT", default_value_t = 50)]
     pub limit: usize,

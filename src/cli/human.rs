@@ -2,6 +2,16 @@
 
 use chrono::{DateTime, SecondsFormat};
 
+use crate::model::ident::MAIN;
+
+/// A table, with its branch where that is another than `main`.
+pub fn on(table: &str, branch: &str) -> String {
+    match branch {
+        "" | MAIN => table.to_owned(),
+        branch => format!("{table}@{branch}"),
+    }
+}
+
 /// A size: `0 B`, `1023 B`, `1.0 KiB`, `512 MiB`.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];

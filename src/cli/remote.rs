@@ -82,9 +82,10 @@ pub async fn report(args: &Report, json: bool) -> Result<String, Failure> {
 /// When the sidecar is not there, or knows no such table or partition.
 pub async fn why(args: &Why, json: bool) -> Result<String, Failure> {
     let partition = args.partition.as_deref().unwrap_or_default();
-    let made = connect(&args.server).await?.why(&args.table.to_string(), partition).await?;
+    let table = &args.branch.table;
+    let made = connect(&args.server).await?.why_on(&table.to_string(), &args.branch.reference, partition).await?;
     if made.is_empty() && !partition.is_empty() {
-        let why = format!("{} has no decision on a partition `{partition}`; `why {}` lists those it has", args.table, args.table);
+        let why = format!("{table} has no decision on a partition `{partition}`; `why {table}` lists those it has");
         return Err(Failure { exit: Exit::NotFound, why });
     }
     if json {

@@ -127,6 +127,7 @@ async fn read(app: &App, args: &Compact) -> Result<Read, Failure> {
 fn begun(view: &TableView, scoped: &Scoped) -> (CompactRow, Option<Exit>) {
     let blank = CompactRow {
         table: view.name.to_string(),
+        branch: view.reference.clone(),
         partition: scoped.label.clone(),
         spec_id: scoped.spec_id,
         files_in: Some(0),

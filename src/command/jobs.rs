@@ -4,7 +4,7 @@ use crate::act::{Job, JobState, Journal, Kind, Pause, Query, interrupted};
 use crate::app::App;
 use crate::cli::args::Jobs;
 use crate::cli::show::JobRow;
-use crate::cli::{Exit, show};
+use crate::cli::{Exit, human, show};
 use crate::model::ident::{MAIN, TableIdent, TableName};
 use crate::model::plan::JobId;
 use crate::ooda::hold::Holds;
@@ -18,11 +18,15 @@ const LEFT: &str = "its process is gone; the next `compact` or `serve` closes it
 pub async fn list(app: &App, args: &Jobs, json: bool) -> Result<Exit, Failure> {
     let journal = app.journal().await?;
     // a filter is applied here, so that the limit counts the jobs shown
-    let asked = if args.table.is_some() { u32::MAX } else { u32::try_from(args.limit).unwrap_or(u32::MAX) };
+    let asked = if args.table.is_some() || args.branch.is_some() { u32::MAX } else { u32::try_from(args.limit).unwrap_or(u32::MAX) };
     let jobs = journal.jobs(Query::Latest(asked)).await?;
     let interrupted = interrupted(journal.as_ref(), app.clock.as_ref()).await?;
     let mut rows = Vec::new();
-    for job in jobs.iter().filter(|j| args.table.as_ref().is_none_or(|t| j.plan.name == *t)).take(args.limit) {
+    let is_asked = |job: &&Job| {
+        let plan = &job.plan;
+        args.table.as_ref().is_none_or(|table| plan.name == *table) && args.branch.as_ref().is_none_or(|branch| plan.reference == *branch)
+    };
+    for job in jobs.iter().filter(is_asked).take(args.limit) {
         let attempts = journal.attempts(&job.id).await?;
         let mut row = row(job, attempts.last().map(|a| a.id.0.clone()));
         if interrupted.contains(&job.id) {
@@ -42,6 +46,7 @@ fn row(job: &Job, attempt: Option<String>) -> JobRow {
     JobRow {
         job: job.id.0.clone(),
         table: job.plan.name.to_string(),
+        branch: job.plan.reference.clone(),
         partition: Some(&job.numbers.partition).filter(|p| !p.is_empty()).cloned().unwrap_or_else(|| job.plan.scope.to_string()),
         state: job.state.code().to_owned(),
         reason,
@@ -110,7 +115,7 @@ pub async fn resume(app: &App, table: Option<&TableName>, json: bool) -> Result<
     let (pauses, holds) = (journal.pauses().await?, Holds::read(journal.as_ref()).await?);
     if json {
         let still: Vec<&str> = pauses.0.iter().map(|pause| pause.label.as_str()).collect();
-        let kept: Vec<_> = holds.iter().map(|h| serde_json::json!({ "table": h.name, "partition": h.label })).collect();
+        let kept: Vec<_> = holds.iter().map(|h| serde_json::json!({ "table": h.name, "branch": h.branch, "partition": h.label })).collect();
         let text = serde_json::json!({
             "table": table.map(ToString::to_string), "resumed": was, "still_paused": still, "still_kept": kept,
         });
@@ -122,7 +127,11 @@ pub async fn resume(app: &App, table: Option<&TableName>, json: bool) -> Result<
         text.push_str(&format!("\nstill paused: {}", pause.label));
     }
     for hold in holds.iter() {
-        text.push_str(&format!("\nstill kept as `undo` left it, until a writer changes it: {} {}", hold.name, hold.label));
+        text.push_str(&format!(
+            "\nstill kept as `undo` left it, until a writer changes it: {} {}",
+            human::on(&hold.name, &hold.branch),
+            hold.label
+        ));
     }
     show::print(&text)?;
     Ok(Exit::Done)

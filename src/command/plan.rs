@@ -20,6 +20,7 @@ pub async fn run(app: &App, args: &args::Plan, json: bool) -> Result<Exit, Failu
     for (scoped, stops) in scopes.iter().zip(&foreseen) {
         let blank = PlanRow {
             table: table.view().name.to_string(),
+            branch: table.view().reference.clone(),
             partition: scoped.label.clone(),
             spec_id: scoped.spec_id,
             snapshot_id: table.view().head.map(|id| id.to_string()),

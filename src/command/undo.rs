@@ -3,8 +3,7 @@
 use crate::act::journal::Error;
 use crate::act::{Job, Journal, NotUndone, Role, SqliteJournal, Verdict};
 use crate::app::App;
-use crate::cli::{Exit, show};
-use crate::model::ident::MAIN;
+use crate::cli::{Exit, human, show};
 use crate::model::plan::JobId;
 use crate::ooda::hold::{Hold, Holds, Left};
 use crate::orient::rebuild::recompute;
@@ -71,6 +70,7 @@ fn hold(job: &Job) -> Hold {
     Hold {
         table: job.plan.table,
         name: job.plan.name.to_string(),
+        branch: job.plan.reference.clone(),
         partition: job.plan.scope.clone(),
         label: Some(&job.numbers.partition).filter(|p| !p.is_empty()).cloned().unwrap_or_else(|| job.plan.scope.to_string()),
         left: None,
@@ -80,16 +80,17 @@ fn hold(job: &Job) -> Hold {
 /// What was undone: of the job, which is the first, and of those that shared its snapshot.
 fn told(job: &str, holds: &[Hold], others: &[Job], json: bool) -> String {
     let Some((first, rest)) = holds.split_first() else { return String::new() };
-    let Hold { name, label, .. } = first;
+    let Hold { name, label, branch, .. } = first;
+    let shown = human::on(name, branch);
     if json {
-        let mut row = serde_json::json!({ "job": job, "table": name, "partition": label, "undone": true, "kept": true });
+        let mut row = serde_json::json!({ "job": job, "table": name, "branch": branch, "partition": label, "undone": true, "kept": true });
         let with = rest.iter().zip(others).map(|(hold, job)| serde_json::json!({ "job": job.id.0, "partition": hold.label }));
         if let (false, Some(row)) = (rest.is_empty(), row.as_object_mut()) {
             row.insert("undone_with".to_owned(), with.collect());
         }
         return row.to_string();
     }
-    let mut text = format!("{name} is rolled back to the snapshot before job {job}\n");
+    let mut text = format!("{shown} is rolled back to the snapshot before job {job}\n");
     for (hold, job) in rest.iter().zip(others) {
         text.push_str(&format!("job {} of {}, which shared its snapshot, is undone with it\n", job.id.0, hold.label));
     }
@@ -106,9 +107,9 @@ fn told(job: &str, holds: &[Hold], others: &[Job], json: bool) -> String {
 /// Nothing was undone: what was kept before is kept, and no more.
 async fn restore(journal: &SqliteJournal, holds: &[Hold], before: &Holds) -> Result<(), Failure> {
     for hold in holds {
-        match before.iter().find(|h| (h.table, &h.partition) == (hold.table, &hold.partition)) {
+        match before.iter().find(|h| h.is_of(hold)) {
             Some(before) => Holds::keep(journal, before.clone()).await?,
-            None => drop(Holds::release(journal, hold.table, Some(&hold.partition)).await?),
+            None => drop(Holds::release(journal, hold.table, Some(hold)).await?),
         }
     }
     Ok(())
@@ -117,7 +118,7 @@ async fn restore(journal: &SqliteJournal, holds: &[Hold], before: &Holds) -> Res
 /// Notes what the partitions hold now, so that a writer's change of them is seen.
 async fn settle(app: &App, journal: &SqliteJournal, done: &Job, holds: &[Hold]) {
     let left = async {
-        let table = load(app, &done.plan.name, MAIN).await?;
+        let table = load(app, &done.plan.name, &done.plan.reference).await?;
         let policy = policy(app, &done.plan.name, &table.view().properties);
         let layout = recompute(table.as_ref(), policy.scale).await?;
         for hold in holds {

@@ -40,6 +40,9 @@ pub struct Candidate {
 /// What surrounds a candidate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Context {
+    /// The branch, where it is another than `main`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<Arc<str>>,
     /// The tenant of the table, if any.
     pub tenant: Option<Arc<str>>,
     /// Bytes of the files that its next job may replace.
@@ -164,14 +167,14 @@ pub fn rank(candidates: Vec<Candidate>) -> Vec<Ranked> {
     rank_by(&Ranking::default(), candidates)
 }
 
-/// Ranks candidates: urgent ones first, then by score, ties by table uuid, spec
+/// Ranks candidates: urgent ones first, then by score, ties by table uuid, branch, spec
 /// id and partition. The order given does not matter.
 pub fn rank_by(ranking: &Ranking, candidates: Vec<Candidate>) -> Vec<Ranked> {
     let scores = scores(ranking, &candidates);
     // keys are sorted, and each candidate is moved once
     let mut order: Vec<(bool, i64, u32)> =
         candidates.iter().zip(&scores).zip(0..).map(|((c, score), at)| (!c.urgent, !ascending(*score), at)).collect();
-    let identity = |at: u32| candidates.get(at as usize).map(|c| (c.table, &c.scope));
+    let identity = |at: u32| candidates.get(at as usize).map(|c| (c.table, &c.context.branch, &c.scope));
     order.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| identity(a.2).cmp(&identity(b.2))));
     let mut given: Vec<Option<Ranked>> =
         candidates.into_iter().zip(scores).map(|(candidate, score)| Some(Ranked { candidate, score })).collect();

@@ -6,6 +6,7 @@
 //! of work that overlap ever run.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::maturity::ScopeMemory;
 use super::round::{Candidate, Unit};
@@ -56,33 +57,36 @@ fn per_cost(gain: u64, gb_hours: f64) -> f64 {
     gain as f64 / gb_hours.max(f64::MIN_POSITIVE)
 }
 
-/// Has the candidates of tables that are worked on as a whole compared as one: by what all
+/// A table, and its branch where that is another than `main`.
+type Place = (TableIdent, Option<Arc<str>>);
+
+/// Has the candidates of tables that are worked on as a whole compared as one, each branch by itself: by what all
 /// of them gain and cost together, with the start of one job. `of` tells a table's scope
 /// and cost. In hybrid scope that is done where it gains more for its cost than the best
 /// of its partitions by itself.
 pub fn join(candidates: &mut [Candidate], of: impl Fn(&TableIdent) -> Option<(Scoping, CostModel)>) {
-    let mut tables: BTreeMap<TableIdent, (Unit, f64, u32)> = BTreeMap::new();
+    let mut tables: BTreeMap<Place, (Unit, f64, u32)> = BTreeMap::new();
     // sums of such numbers depend on their order
     let mut in_order: Vec<&Candidate> = candidates.iter().collect();
-    in_order.sort_unstable_by_key(|c| (c.table, &c.scope));
+    in_order.sort_unstable_by_key(|c| (c.table, &c.context.branch, &c.scope));
     for candidate in in_order {
-        let (unit, best, count) = tables.entry(candidate.table).or_insert((Unit::default(), 0.0, 0));
+        let (unit, best, count) = tables.entry((candidate.table, candidate.context.branch.clone())).or_insert((Unit::default(), 0.0, 0));
         unit.gain = unit.gain.saturating_add(candidate.gain);
         unit.gb_hours += candidate.gb_hours;
         *best = best.max(per_cost(candidate.gain, candidate.gb_hours));
         *count += 1;
     }
-    let whole: BTreeMap<TableIdent, Unit> = tables
+    let whole: BTreeMap<Place, Unit> = tables
         .into_iter()
-        .filter_map(|(table, (unit, best, count))| {
-            let (scope, cost) = of(&table)?;
+        .filter_map(|(place, (unit, best, count))| {
+            let (scope, cost) = of(&place.0)?;
             // all but the first start of a job are saved
             let together = Unit { gb_hours: unit.gb_hours - cost.startup_gbhr * f64::from(count.saturating_sub(1)), ..unit };
             let wins = scope == Scoping::Table || (scope == Scoping::Hybrid && per_cost(together.gain, together.gb_hours) > best);
-            (count > 1 && wins).then_some((table, together))
+            (count > 1 && wins).then_some((place, together))
         })
         .collect();
     for candidate in candidates {
-        candidate.context.unit = whole.get(&candidate.table).copied();
+        candidate.context.unit = whole.get(&(candidate.table, candidate.context.branch.clone())).copied();
     }
 }

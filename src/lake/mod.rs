@@ -87,6 +87,12 @@ pub trait Table: Send + Sync {
     /// Its metadata, reduced.
     fn view(&self) -> &TableView;
 
+    /// The same load, seen from another branch; one that is not there, and a name that is a
+    /// tag's, is a refusal in the view. `None` where the format has no branches.
+    fn on(&self, _branch: &str) -> Option<Arc<dyn Table>> {
+        None
+    }
+
     /// The manifest list of a snapshot.
     async fn manifests(&self, snapshot_id: i64) -> Result<Vec<ManifestRef>>;
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -143,6 +144,11 @@ fn unquote(inner: &str) -> Option<(String, &str)> {
 
 /// The branch that engines write to unless told otherwise.
 pub const MAIN: &str = "main";
+
+/// A branch where it has to be told from `main`; `None` for that one.
+pub fn beside_main(branch: &str) -> Option<Arc<str>> {
+    (branch != MAIN).then(|| branch.into())
+}
 
 #[cfg(test)]
 mod tests {

@@ -4,9 +4,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::expression::{Expression, Own};
+use super::ident::MAIN;
 use super::layout::SizeScale;
 use super::mode::Pace;
 use super::preset::Preset;
+use super::refusal::{Refusal, Refused};
 use super::window::Window;
 
 /// Everything the decision about one table depends on besides its state.
@@ -82,6 +84,40 @@ pub struct Policy {
     /// How much of the table one piece of work takes.
     #[serde(default)]
     pub scope: Scoping,
+    /// The branches that are looked after; at least one.
+    #[serde(default = "only_main", skip_serializing_if = "is_only_main")]
+    pub branches: Vec<String>,
+}
+
+fn only_main() -> Vec<String> {
+    vec![MAIN.to_owned()]
+}
+
+fn is_only_main(branches: &[String]) -> bool {
+    branches.iter().eq([MAIN])
+}
+
+impl Policy {
+    /// Whether a branch of the table is looked after.
+    pub fn looks_after(&self, branch: &str) -> bool {
+        self.branches.iter().any(|known| known == branch)
+    }
+
+    /// Why work that is asked for by hand on a branch is refused; `None` where the branch is
+    /// looked after.
+    pub fn refuses(&self, branch: &str) -> Option<Refused> {
+        let why = || format!("`{branch}` is another branch than {}; name it in `branches` to have it looked after", named(&self.branches));
+        (!self.looks_after(branch)).then(|| Refused::new(Refusal::Branch, why()))
+    }
+}
+
+/// Names of branches in a sentence.
+pub fn named(branches: &[String]) -> String {
+    let quoted: Vec<String> = branches.iter().map(|branch| format!("`{branch}`")).collect();
+    match quoted.split_last() {
+        Some((last, first)) if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => quoted.concat(),
+    }
 }
 
 /// A user's own filter.
@@ -277,6 +313,7 @@ impl Default for Policy {
             retention_ms: None,
             retention_margin_ms: 24 * 3_600_000,
             scope: Scoping::Partition,
+            branches: only_main(),
         }
     }
 }

@@ -12,7 +12,7 @@ use super::receipt::Receipt;
 use super::roster::Roster;
 use crate::lake::clock::Clock;
 use crate::model::event::{Door, Event, Heard};
-use crate::model::ident::{MAIN, TableName};
+use crate::model::ident::TableName;
 use crate::telemetry;
 
 /// Resolves drafts and hears them.
@@ -62,20 +62,35 @@ impl Entrance {
 
     /// The events of a draft: one for each table that it may be about. `catalog` is
     /// our name of the catalog whose tables the source speaks of, when it is set.
+    /// One of a branch that is looked after marks the table.
     ///
     /// # Errors
-    /// Why it is about no table that is looked after.
-    pub fn resolve(&self, draft: Draft, door: Door, catalog: Option<&str>) -> Result<Vec<Event>, String> {
+    /// Why it is about no table or branch that is looked after.
+    pub fn resolve(&self, draft: Draft, door: Door, catalog: Option<&str>) -> Result<Vec<Event>, Unheard> {
         let Draft { table, uuid, reference, snapshots, certainty, files_added } = draft;
-        check_branch(reference.as_deref())?;
-        let names = match table {
+        let mut names = match table {
             Where::Named(name) => vec![self.known(name)?],
             Where::Foreign(name) => vec![self.name(name, catalog)?],
             Where::At { location, or } => self.at(&location, or, catalog)?,
         };
+        let mut left_alone = None;
+        names.retain(|name| self.check_branch(name, reference.as_deref()).map_err(|why| left_alone.get_or_insert(why)).is_ok());
+        if let (true, Some(why)) = (names.is_empty(), left_alone) {
+            return Err(Unheard::Branch(why));
+        }
         let heard_ms = self.now_ms();
         let event = |table| Event { door, table, uuid, reference: None, snapshots: snapshots.clone(), certainty, files_added, heard_ms };
         Ok(names.into_iter().map(event).collect())
+    }
+
+    /// Whether events about a branch of a table are heard; see [`Branches::check`].
+    ///
+    /// # Errors
+    /// Why not, in words.
+    ///
+    /// [`Branches::check`]: super::Branches::check
+    pub fn check_branch(&self, table: &TableName, branch: Option<&str>) -> Result<(), String> {
+        self.inbox.branches().check(table, branch)
     }
 
     /// A name that speaks of our catalogs.
@@ -130,14 +145,20 @@ impl Entrance {
     }
 }
 
-/// Whether events about a branch are heard; without one, about `main`.
-///
-/// # Errors
-/// Why not, in words.
-pub fn check_branch(reference: Option<&str>) -> Result<(), String> {
-    match reference {
-        None | Some(MAIN) => Ok(()),
-        Some(other) => Err(format!("branch `{}` is not looked after: only `{MAIN}` is", clip(other))),
+/// Why an event marks nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unheard {
+    /// Its branch is not looked after: there is nothing to mend.
+    #[error("{0}")]
+    Branch(String),
+    /// No table is known that it could be about.
+    #[error("{0}")]
+    Table(String),
+}
+
+impl From<String> for Unheard {
+    fn from(why: String) -> Self {
+        Self::Table(why)
     }
 }
 

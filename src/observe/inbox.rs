@@ -17,6 +17,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use super::branches::Branches;
 use super::ledger::{Ledger, Source};
 use super::queue::{Hints, Key, Next, Queue};
 use super::receipt::Receipt;
@@ -85,6 +86,7 @@ struct Inner {
     queue: Mutex<Queue>,
     wake: Notify,
     ledger: Arc<Ledger>,
+    branches: Branches,
 }
 
 impl Inner {
@@ -96,7 +98,8 @@ impl Inner {
 impl Inbox {
     /// An empty inbox.
     pub fn new(clock: Arc<dyn Clock>, limits: Limits) -> Self {
-        Self { inner: Arc::new(Inner { clock, queue: Mutex::new(Queue::new(limits)), wake: Notify::new(), ledger: Arc::default() }) }
+        let (queue, ledger, branches) = (Mutex::new(Queue::new(limits)), Arc::default(), Branches::default());
+        Self { inner: Arc::new(Inner { clock, queue, wake: Notify::new(), ledger, branches }) }
     }
 
     /// Marks the event's table for a look. Never waits, never reads anything.
@@ -128,6 +131,11 @@ impl Inbox {
     /// Whether a look at this branch of a table waits or is under way.
     pub fn is_marked(&self, table: &TableName, reference: &str) -> bool {
         self.inner.queue().is_marked(&Key::new((table.clone(), reference.to_owned())))
+    }
+
+    /// Whose events are heard.
+    pub fn branches(&self) -> &Branches {
+        &self.inner.branches
     }
 
     /// What each source has sent.

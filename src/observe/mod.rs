@@ -5,6 +5,7 @@
 //! branch of one table into one look at it. The [`poll`]er makes every other
 //! door merely a speed-up.
 
+pub mod branches;
 pub mod decode;
 pub mod entrance;
 pub mod gauge;
@@ -21,6 +22,7 @@ mod queue;
 pub mod receipt;
 pub mod roster;
 
+pub use branches::Branches;
 pub use entrance::Entrance;
 pub use inbox::{Inbox, Look};
 pub use ledger::Ledger;

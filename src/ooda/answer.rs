@@ -10,7 +10,7 @@ use tokio::sync::broadcast;
 use crate::act::journal::Ended;
 use crate::lake;
 use crate::model::event::{Door, Event, Heard};
-use crate::model::ident::{MAIN, TableName};
+use crate::model::ident::{MAIN, TableName, beside_main};
 use crate::model::partition::PartitionKey;
 use crate::model::refusal::Refused;
 use crate::model::writers::Hold;
@@ -44,18 +44,18 @@ impl Backend for Loop {
     }
 
     fn hear(&self, event: Event) -> Answer {
-        let reference = event.reference.as_deref().unwrap_or(MAIN);
-        if reference != MAIN {
-            return Answer { heard: Heard::Accepted, note: format!("branch `{reference}` is not looked after: only `{MAIN}` is") };
+        if let Err(note) = self.parts.inbox.branches().check(&event.table, event.reference.as_deref()) {
+            return Answer { heard: Heard::Accepted, note };
         }
         let note = self.parts.roster.note(&event.table);
-        let heard = self.parts.inbox.hear(event);
+        // a look is at all branches
+        let heard = self.parts.inbox.hear(Event { reference: None, ..event });
         Answer { heard, note }
     }
 
     async fn get_layout(&self, name: &TableName, reference: &str) -> Result<TableLayout, Error> {
         let state = self.state_for(name, reference).await?;
-        let since = self.refused_since(name);
+        let since = self.refused_since(name, reference);
         self.with_known(name, reference, |page, now_ms| TableLayout {
             table: name.clone(),
             uuid: page.facts.ident.uuid,
@@ -90,10 +90,11 @@ impl Backend for Loop {
     async fn list_candidates(&self, limit: usize) -> Result<Vec<Candidate>, Error> {
         let book = self.book();
         let row = |Waiting { scope, candidate, score, waits_for, on_front, chosen }| {
-            let spec = book.page(&scope.name).and_then(|p| p.spec(&scope.partition));
+            let spec = book.page(&scope.name, &scope.branch).and_then(|p| p.spec(&scope.partition));
             Candidate {
                 label: label(&scope.partition, spec),
                 table: scope.name,
+                branch: scope.branch,
                 partition: scope.partition,
                 score,
                 gain: candidate.gain,
@@ -133,12 +134,16 @@ impl Backend for Loop {
     }
 
     async fn why(&self, name: &TableName, filter: Option<&str>) -> Result<Vec<Explained>, Error> {
-        let state = self.state_for(name, MAIN).await?;
+        self.why_on(name, MAIN, filter).await
+    }
+
+    async fn why_on(&self, name: &TableName, branch: &str, filter: Option<&str>) -> Result<Vec<Explained>, Error> {
+        let state = self.state_for(name, branch).await?;
         // what is known is of a head that can be read no more
-        if let Some(refused) = self.refused_since(name) {
+        if let Some(refused) = self.refused_since(name, branch) {
             return Err(refused.into());
         }
-        let keys: Vec<PartitionKey> = self.with_known(name, MAIN, |page, _| {
+        let keys: Vec<PartitionKey> = self.with_known(name, branch, |page, _| {
             let named = |key: &PartitionKey| filter.is_none_or(|f| names(f, key, page.spec(key)));
             state.layout.partitions().keys().filter(named).collect()
         })?;
@@ -150,17 +155,24 @@ impl Backend for Loop {
         for keys in keys.chunks(TURN) {
             let book = self.book();
             for key in keys {
-                let scope = Scope { name: name.clone(), partition: key.clone() };
+                let scope = Scope { name: name.clone(), branch: branch.into(), partition: key.clone() };
                 let judged = Judged { state: &state, read_rate, clients, prices, recorder: None, now_ms: self.now() };
                 found.extend(book.decisions(&scope, judged, earlier));
             }
         }
         self.tell_last_jobs(&mut found).await;
-        let refused = self.with_known(name, MAIN, |page, _| page.refusals().into_iter().next())?;
+        let refused = self.with_known(name, branch, |page, _| page.refusals().into_iter().next())?;
         match (filter, refused) {
             (_, Some(refused)) if found.is_empty() => Err(refused.into()),
             (Some(filter), None) if found.is_empty() => Err(Error::NotFound(format!("{name} has no partition `{filter}` with live files"))),
             _ => Ok(found),
+        }
+    }
+
+    async fn is_followed(&self, name: &TableName) -> Result<(), Error> {
+        match self.book().pages(name).next() {
+            Some(_) => Ok(()),
+            None => self.with_known(name, MAIN, |_, _| ()),
         }
     }
 
@@ -228,7 +240,7 @@ impl Backend for Loop {
 }
 
 impl Loop {
-    /// The state of a table that is known, to answer by; it is taken in again where it
+    /// The state of a branch that is known, to answer by; it is taken in again where it
     /// was lost.
     pub(super) async fn state_for(&self, name: &TableName, reference: &str) -> Result<Arc<TableState>, Error> {
         let key = self.with_known(name, reference, |page, _| page.key())?;
@@ -246,7 +258,7 @@ impl Loop {
     /// Adds to decisions on partitions of one table what became of the last rewrite of
     /// each. A journal that does not answer leaves them without.
     async fn tell_last_jobs(&self, found: &mut [Explained]) {
-        let Some(table) = found.first().map(|explained| explained.decision.table) else { return };
+        let Some((table, branch)) = found.first().map(|e| (e.decision.table, beside_main(&e.branch).unwrap_or_default())) else { return };
         let ended = match self.parts.act.journal().ended(&table, LAST_JOBS).await {
             Ok(ended) => ended,
             Err(error) => {
@@ -255,7 +267,7 @@ impl Loop {
             }
         };
         let mut newest: HashMap<&str, &Ended> = HashMap::new();
-        for job in &ended {
+        for job in ended.iter().filter(|job| *job.numbers.branch == *branch) {
             newest.entry(&job.numbers.partition).or_insert(job);
         }
         for explained in found {
@@ -269,21 +281,22 @@ impl Loop {
         }
     }
 
-    /// Why a table is left alone since its last look, though one before went well.
-    fn refused_since(&self, name: &TableName) -> Option<Refused> {
-        match self.book().troubled(name) {
+    /// Why a branch is left alone since its last look, though one before went well.
+    fn refused_since(&self, name: &TableName, branch: &str) -> Option<Refused> {
+        match self.book().troubled(name, branch) {
             Some(Trouble::Refused(refused)) => Some(refused.clone()),
             _ => None,
         }
     }
 
     pub(super) fn with_known<T>(&self, name: &TableName, reference: &str, answer: impl FnOnce(&Page, i64) -> T) -> Result<T, Error> {
-        if reference != MAIN {
-            return Err(Error::NotFound(format!("branch `{reference}` of {name} is not looked after: only `{MAIN}` is")));
-        }
+        self.parts.inbox.branches().check(name, Some(reference)).map_err(|why| Error::NotFound(format!("{name}: {why}")))?;
         let now_ms = self.now();
         let book = self.book();
-        match (book.page(name), book.troubled(name)) {
+        if let Some(why) = book.absent(name, reference) {
+            return Err(Error::NotFound(format!("{name}: {why}; a branch of that name is looked after as soon as it is there")));
+        }
+        match (book.page(name, reference), book.troubled(name, reference)) {
             (Some(page), _) => Ok(answer(page, now_ms)),
             (None, Some(Trouble::Refused(refused))) => Err(refused.clone().into()),
             (None, Some(Trouble::Failed(why))) => Err(Error::Unavailable(format!("{name} could not be looked at yet: {why}"))),

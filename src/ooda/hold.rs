@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::act::Journal;
 use crate::act::journal::{Blob, Error, Result};
-use crate::model::ident::TableIdent;
+use crate::model::ident::{MAIN, TableIdent};
 use crate::model::layout::{PartitionLayout, Tally};
 use crate::model::partition::PartitionKey;
 
@@ -21,6 +21,9 @@ pub struct Hold {
     pub table: TableIdent,
     /// Its name at the time.
     pub name: String,
+    /// The branch.
+    #[serde(default = "main", skip_serializing_if = "is_main")]
+    pub branch: String,
     /// The partition.
     pub partition: PartitionKey,
     /// Its name.
@@ -28,6 +31,14 @@ pub struct Hold {
     /// What it held then; `None` while the undo is under way, or when that could not
     /// be read: it is kept whatever it holds.
     pub left: Option<Left>,
+}
+
+fn main() -> String {
+    MAIN.to_owned()
+}
+
+fn is_main(branch: &String) -> bool {
+    branch == MAIN
 }
 
 /// What a partition holds, by its kinds of files.
@@ -49,6 +60,13 @@ impl Left {
             equality_deletes: sums(&layout.equality_deletes),
             deletion_vectors: sums(&layout.deletion_vectors),
         }
+    }
+}
+
+impl Hold {
+    /// Whether both are of the same partition of a branch.
+    pub fn is_of(&self, other: &Self) -> bool {
+        (self.table, &self.branch, &self.partition) == (other.table, &other.branch, &other.partition)
     }
 }
 
@@ -86,20 +104,20 @@ impl Holds {
     pub async fn keep(journal: &dyn Journal, hold: Hold) -> Result<()> {
         let keep = |before: Option<&Blob>| {
             let mut all = Self::parse(before)?;
-            all.0.retain(|h| (h.table, &h.partition) != (hold.table, &hold.partition));
+            all.0.retain(|h| !h.is_of(&hold));
             all.0.push(hold.clone());
             all.blob()
         };
         journal.change_blob(KIND, KEY, &keep).await.map(drop)
     }
 
-    /// Lets the partitions of a table go, or one of them; gives back whether there
-    /// were any.
+    /// Lets the partitions of a table go, on all its branches, or this one alone; gives back
+    /// whether there were any.
     ///
     /// # Errors
     /// When the journal cannot be used.
-    pub async fn release(journal: &dyn Journal, table: TableIdent, partition: Option<&PartitionKey>) -> Result<bool> {
-        let goes = |h: &Hold| h.table == table && partition.is_none_or(|p| *p == h.partition);
+    pub async fn release(journal: &dyn Journal, table: TableIdent, only: Option<&Hold>) -> Result<bool> {
+        let goes = |h: &Hold| h.table == table && only.is_none_or(|only| h.is_of(only));
         let release = |before: Option<&Blob>| {
             let mut all = Self::parse(before)?;
             all.0.retain(|h| !goes(h));
@@ -114,10 +132,10 @@ impl Holds {
         self.0.iter()
     }
 
-    /// Whether a partition is kept that holds this now.
-    pub fn keeps(&self, table: TableIdent, partition: &PartitionKey, now: Option<&PartitionLayout>) -> bool {
+    /// Whether a partition of a branch is kept that holds this now.
+    pub fn keeps(&self, table: TableIdent, branch: &str, partition: &PartitionKey, now: Option<&PartitionLayout>) -> bool {
         let same = |left: Left| now.is_some_and(|now| Left::of(now) == left);
-        let of = |h: &&Hold| h.table == table && h.partition == *partition;
+        let of = |h: &&Hold| h.table == table && h.branch == branch && h.partition == *partition;
         self.0.iter().find(of).is_some_and(|h| h.left.is_none_or(same))
     }
 }
@@ -131,6 +149,7 @@ mod tests {
         Hold {
             table: TableIdent::iceberg(uuid::Uuid::from_u128(table)),
             name: "lake.ns.t".into(),
+            branch: MAIN.into(),
             partition: PartitionKey::unpartitioned(spec_id),
             label: "all".into(),
             left,
@@ -151,12 +170,16 @@ mod tests {
         Holds::keep(&journal, hold(2, 0, None)).await.unwrap();
         let holds = Holds::read(&journal).await.unwrap();
         assert_eq!(holds.iter().count(), 3);
-        let keeps = |hold: &Hold, now: Option<&PartitionLayout>| holds.keeps(hold.table, &hold.partition, now);
+        let keeps = |hold: &Hold, now: Option<&PartitionLayout>| holds.keeps(hold.table, &hold.branch, &hold.partition, now);
         assert_eq!((keeps(&one, Some(&layout(3))), keeps(&one, Some(&layout(4))), keeps(&one, None)), (true, false, false));
         assert_eq!((keeps(&other, Some(&layout(4))), keeps(&hold(3, 0, None), None)), (true, false));
 
-        assert!(Holds::release(&journal, one.table, Some(&one.partition)).await.unwrap());
-        assert!(!Holds::release(&journal, one.table, Some(&one.partition)).await.unwrap());
+        // on another branch nothing is kept by it
+        let elsewhere = Hold { branch: "audit".into(), ..one.clone() };
+        assert!(!keeps(&elsewhere, Some(&layout(3))));
+        assert!(!Holds::release(&journal, one.table, Some(&elsewhere)).await.unwrap());
+        assert!(Holds::release(&journal, one.table, Some(&one)).await.unwrap());
+        assert!(!Holds::release(&journal, one.table, Some(&one)).await.unwrap());
         assert!(Holds::release(&journal, one.table, None).await.unwrap());
         assert_eq!(Holds::read(&journal).await.unwrap(), Holds(vec![hold(2, 0, None)]));
         assert!(Holds::release(&journal, hold(2, 0, None).table, None).await.unwrap());
@@ -171,7 +194,7 @@ mod tests {
             let own = hold(table, spec_id, None);
             Holds::keep(&journal, own.clone()).await.unwrap();
             if spec_id % 2 == 1 {
-                assert!(Holds::release(&journal, own.table, Some(&own.partition)).await.unwrap());
+                assert!(Holds::release(&journal, own.table, Some(&own)).await.unwrap());
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::decide::ScopeMemory;
 use crate::decide::budget::Budget;
 use crate::decide::learn::{Fleet, Learned, OfTable, Subject};
 use crate::model::estimate::{Estimate, QUANTITIES};
-use crate::model::ident::{TableIdent, TableName};
+use crate::model::ident::{MAIN, TableIdent, TableName, beside_main};
 use crate::model::partition::PartitionKey;
 use crate::model::plan::Plan;
 use crate::orient::{Absorbed, How};
@@ -59,6 +59,7 @@ impl Loop {
 
     /// Keeps what the partitions of a table remember.
     pub(super) async fn keep_memory(&self, begun: &Begun) {
+        let key = memory_key(begun.table, &begun.scope.branch);
         // in turn, so that what was remembered last is what is kept
         let _turn = self.saving.lock().await;
         let mut memories: Option<Memories> = None;
@@ -67,7 +68,7 @@ impl Loop {
         let kept = match postcard::to_stdvec(&memories) {
             Ok(bytes) => {
                 let blob = Blob { version: MEMORY_VERSION, bytes };
-                self.parts.act.journal().put_blob(MEMORY, &begun.table.to_string(), &blob).await.map_err(|e| e.to_string())
+                self.parts.act.journal().put_blob(MEMORY, &key, &blob).await.map_err(|e| e.to_string())
             }
             Err(error) => Err(error.to_string()),
         };
@@ -76,13 +77,13 @@ impl Loop {
         }
     }
 
-    /// What the partitions of a table remembered before a restart. When the
+    /// What the partitions of a branch remembered before a restart. When the
     /// journal does not answer, the next look asks again.
-    pub(super) async fn restore(&self, name: &TableName, ident: TableIdent, absorbed: &Absorbed) {
-        if self.book().page_mut(name, ident).is_none_or(|page| page.restored) {
+    pub(super) async fn restore(&self, name: &TableName, ident: TableIdent, branch: &str, absorbed: &Absorbed) {
+        if self.book().page_mut(name, branch, ident).is_none_or(|page| page.restored) {
             return;
         }
-        let memories = match remembered(self.parts.act.journal().as_ref(), ident).await {
+        let memories = match remembered(self.parts.act.journal().as_ref(), &memory_key(ident, branch)).await {
             Ok(memories) => memories,
             Err(error) => {
                 tracing::warn!(table = %name, %error, "what the partitions remembered cannot be read");
@@ -106,7 +107,7 @@ impl Loop {
         if let Some(told) = told {
             book.restore_told(name, told, now_ms);
         }
-        let Some(page) = book.page_mut(name, ident) else { return };
+        let Some(page) = book.page_mut(name, branch, ident) else { return };
         page.restored = true;
         let first = !page.judged;
         let layout = &absorbed.state.layout;
@@ -195,16 +196,26 @@ impl Loop {
         if let Err(error) = self.parts.act.journal().drop_blob(TOLD, &ident.to_string()).await {
             tracing::warn!(table = %ident, %error, "what others told of a dropped table stays");
         }
-        if let Err(error) = self.parts.act.journal().drop_blob(MEMORY, &ident.to_string()).await {
-            tracing::warn!(table = %ident, %error, "what a dropped table's partitions remembered stays");
+        self.forget_branch_memory(ident, MAIN).await;
+    }
+
+    /// A branch is gone.
+    pub(super) async fn forget_branch_memory(&self, ident: TableIdent, branch: &str) {
+        if let Err(error) = self.parts.act.journal().drop_blob(MEMORY, &memory_key(ident, branch)).await {
+            tracing::warn!(table = %ident, branch, %error, "what a dropped table's partitions remembered stays");
         }
     }
 }
 
-async fn remembered(journal: &dyn Journal, ident: TableIdent) -> Result<Memories, String> {
-    match journal.blob(MEMORY, &ident.to_string()).await {
+/// The journal's key of what the partitions of a branch remember.
+fn memory_key(ident: TableIdent, branch: &str) -> String {
+    beside_main(branch).map_or_else(|| ident.to_string(), |branch| format!("{ident}@{branch}"))
+}
+
+async fn remembered(journal: &dyn Journal, key: &str) -> Result<Memories, String> {
+    match journal.blob(MEMORY, key).await {
         Ok(Some(blob)) if blob.version == MEMORY_VERSION => postcard::from_bytes(&blob.bytes).map_err(|e| e.to_string()).or_else(|error| {
-            tracing::warn!(table = %ident, error, "what the partitions remembered is damaged and forgotten");
+            tracing::warn!(table = key, error, "what the partitions remembered is damaged and forgotten");
             Ok(Memories::new())
         }),
         Ok(_) => Ok(Memories::new()),

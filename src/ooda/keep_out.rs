@@ -9,7 +9,7 @@ use super::Loop;
 use super::lease::{Lease, Leases};
 use crate::act::journal::Error;
 use crate::act::{Courtesy, Holds};
-use crate::model::ident::TableName;
+use crate::model::ident::{MAIN, TableName};
 use crate::model::policy::Policy;
 use crate::model::table::TableView;
 use crate::model::writers::Hold;
@@ -71,7 +71,7 @@ impl Loop {
         let mut raced = self.raced.lock().unwrap_or_else(PoisonError::into_inner);
         raced.retain(|(table, _)| under_way.iter().any(|(name, ..)| name == table));
         for (table, reference, base) in under_way {
-            if !self.parts.inbox.is_marked(&table, &reference) {
+            if !self.parts.inbox.is_marked(&table, MAIN) {
                 continue;
             }
             let races = clients.races(&table, &reference, base);
@@ -80,7 +80,7 @@ impl Loop {
             raced.insert((table.clone(), snapshot));
             tracing::info!(%table, snapshot, "a client's commit has landed that may take files of rewrites under way");
             let of = Arc::clone(self);
-            drop(self.jobs.spawn(async move { of.yield_to_writers(&table, None).await }));
+            drop(self.jobs.spawn(async move { of.yield_to_writers(&table, &reference, None).await }));
         }
     }
 
@@ -137,15 +137,15 @@ impl Loop {
 /// For whom a commit waits: for a client that may be writing, and a writer who is expected
 /// in the partition, as long as the table's policy lets.
 fn courtesy(of: Weak<Loop>) -> Box<Courtesy> {
-    Box::new(move |table, partition, since_ms, now_ms| {
+    Box::new(move |plan, since_ms, now_ms| {
         let of = of.upgrade()?;
         let (most, expected) = {
             let book = of.book();
-            let page = book.page(table)?;
-            (page.policy.keep_out_ms.min(COMMIT_WAITS_MS), page.busy_until_ms(partition, now_ms))
+            let page = book.page(&plan.name, &plan.reference)?;
+            (page.policy.keep_out_ms.min(COMMIT_WAITS_MS), page.busy_until_ms(&plan.scope, now_ms))
         };
         let until_ms = since_ms.saturating_add(most);
-        let busy = of.clients_of(table, now_ms).busy_until_ms.max(expected);
+        let busy = of.clients_of(&plan.name, now_ms).busy_until_ms.max(expected);
         busy.filter(|_| now_ms < until_ms).map(|busy| busy.min(until_ms))
     })
 }
@@ -161,6 +161,6 @@ impl Holds for Held {
             tracing::warn!(%error, "leases on tables cannot be read: those known count");
         }
         let (policy, _, _) = of.resolve(&table.name, &table.properties);
-        !policy.enabled || !policy.act || of.is_held(&table.name, &policy)
+        !policy.enabled || !policy.act || !policy.looks_after(&table.reference) || of.is_held(&table.name, &policy)
     }
 }

@@ -1,6 +1,7 @@
 //! Takes what other systems tell of tables.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::model::ident::{MAIN, TableName};
 use crate::model::partition::PartitionKey;
@@ -32,13 +33,26 @@ impl Loop {
         Ok(Taken { taken: taken as u64, unknown })
     }
 
-    /// The partitions of a table that these name.
+    /// The partitions of a table, on any of its branches, that these name.
     async fn keys_of(&self, name: &TableName, asked: &BTreeSet<&str>) -> Result<BTreeMap<String, PartitionKey>, Error> {
-        if asked.is_empty() {
-            return self.with_known(name, MAIN, |_, _| BTreeMap::new());
+        let branches: Vec<Arc<str>> = self.book().pages(name).map(|page| Arc::clone(&page.reference)).collect();
+        let mut keys = BTreeMap::new();
+        for branch in &branches {
+            keys.extend(self.keys_on(name, branch, asked).await?);
         }
-        let state = self.state_for(name, MAIN).await?;
-        self.with_known(name, MAIN, |page, _| {
+        match branches.is_empty() {
+            // says why none is known
+            true => self.with_known(name, MAIN, |_, _| keys),
+            false => Ok(keys),
+        }
+    }
+
+    async fn keys_on(&self, name: &TableName, branch: &str, asked: &BTreeSet<&str>) -> Result<BTreeMap<String, PartitionKey>, Error> {
+        if asked.is_empty() {
+            return self.with_known(name, branch, |_, _| BTreeMap::new());
+        }
+        let state = self.state_for(name, branch).await?;
+        self.with_known(name, branch, |page, _| {
             let mut keys = BTreeMap::new();
             for key in state.layout.partitions().keys() {
                 let names = names_of(&key, page.spec(&key)).into_iter().filter(|name| asked.contains(name.as_str()));

@@ -150,10 +150,14 @@ impl Loop {
     /// that was switched off, or replaced, since it was judged is left alone.
     pub(super) async fn plan(&self, begun: &Begun) -> Result<Found, Error> {
         let (name, scope) = (&begun.scope.name, &begun.scope.partition);
-        let Some(table) = self.parts.format.load(name, &begun.reference).await? else { return Ok(Found::Moved) };
+        let Some(table) = self.parts.format.load(name, &begun.scope.branch).await? else { return Ok(Found::Moved) };
         let view = table.view();
         let (mut policy, _, tenant) = self.resolve(name, &view.properties);
-        if view.ident != begun.table || !policy.enabled || (!begun.foresight && (!policy.act || self.is_held(name, &policy))) {
+        if view.ident != begun.table
+            || !policy.enabled
+            || !policy.looks_after(&begun.scope.branch)
+            || (!begun.foresight && (!policy.act || self.is_held(name, &policy)))
+        {
             return Ok(Found::Moved);
         }
         policy.max_job_bytes = policy.max_job_bytes.min(begun.max_bytes);
@@ -173,7 +177,7 @@ impl Loop {
         // a look ahead is at what would be done if all were free
         let rate = if begun.foresight { limits.gb_hours_per_hour } else { limits.gb_hours_per_hour.min(now) };
         let limits = BudgetLimits { gb_hours_per_hour: rate, ..limits };
-        let order = Order { table: view.ident, name, reference: &begun.reference, policy: &policy, limits: &limits, cause: &cause };
+        let order = Order { table: view.ident, name, reference: &begun.scope.branch, policy: &policy, limits: &limits, cause: &cause };
         Ok(match plans_since(&order, &files, since) {
             Ok(plans) => Found::Plans(plans, table, Box::new(policy)),
             Err(reason) => Found::Nothing(reason, Box::new(policy)),
@@ -371,16 +375,16 @@ impl Loop {
     }
 
     pub(super) fn hear_own(&self, begun: &Begun, snapshot_id: Option<i64>) {
-        self.ask_for_look(&begun.scope.name, begun.table, &begun.reference, snapshot_id);
+        self.ask_for_look(&begun.scope.name, begun.table, snapshot_id);
     }
 
-    /// Brings a look at a table forward.
-    pub(super) fn ask_for_look(&self, name: &TableName, table: TableIdent, reference: &str, snapshot_id: Option<i64>) {
+    /// Brings a look at a table, which is at all its branches, forward.
+    pub(super) fn ask_for_look(&self, name: &TableName, table: TableIdent, snapshot_id: Option<i64>) {
         let event = Event {
             door: Door::Own,
             table: name.clone(),
             uuid: Some(table.uuid),
-            reference: Some(reference.to_owned()),
+            reference: None,
             snapshots: snapshot_id.into_iter().collect(),
             certainty: Certainty::CatalogConfirmed,
             files_added: 0,
@@ -390,9 +394,9 @@ impl Loop {
         telemetry::event_heard(Door::Own, heard);
     }
 
-    /// The page of the table that work was begun on, if it is there still.
+    /// The page of the branch that work was begun on, if it is there still.
     pub(super) fn with_page(&self, begun: &Begun, change: impl FnOnce(&mut Page)) {
-        if let Some(page) = self.book().page_mut(&begun.scope.name, begun.table) {
+        if let Some(page) = self.book().page_mut(&begun.scope.name, &begun.scope.branch, begun.table) {
             change(page);
         }
     }

@@ -65,6 +65,11 @@ impl States {
         self.cache.insert(key, cached);
     }
 
+    /// Drops one state.
+    pub fn drop(&self, key: &Key) {
+        self.cache.invalidate(key);
+    }
+
     /// Drops every branch of a table.
     pub fn forget(&self, ident: &TableIdent) {
         for key in self.keys() {

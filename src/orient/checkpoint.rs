@@ -51,8 +51,14 @@ pub trait Checkpoints: Send + Sync {
     /// Adds a record to the log, behind `at` others.
     async fn append(&self, key: &Key, at: u64, record: Vec<u8>) -> Result<()>;
 
-    /// Drops every branch of a table.
+    /// Drops every branch of a table that is not told of by itself.
     async fn remove(&self, ident: &TableIdent) -> Result<()>;
+
+    /// Drops one branch. What is left of it costs space and is never wrong: it is brought to
+    /// the head of a branch that comes back under the name.
+    async fn remove_branch(&self, _key: &Key) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// How far a checkpoint has come: what its next record follows.
@@ -269,6 +275,11 @@ impl Checkpoints for InMemory {
 
     async fn remove(&self, ident: &TableIdent) -> Result<()> {
         self.map().retain(|key, _| key.ident != *ident);
+        Ok(())
+    }
+
+    async fn remove_branch(&self, key: &Key) -> Result<()> {
+        self.map().remove(key);
         Ok(())
     }
 }

@@ -172,6 +172,18 @@ impl Orient {
         self.checkpoints.remove(ident).await
     }
 
+    /// Forgets a branch that was dropped, or is not looked after any more.
+    ///
+    /// # Errors
+    /// When its checkpoint cannot be removed.
+    pub async fn forget_branch(&self, key: &Key) -> Result<()> {
+        let lock = self.locks.of(key);
+        let _turn = lock.lock().await;
+        self.states.drop(key);
+        self.lags.present(key);
+        self.checkpoints.remove_branch(key).await
+    }
+
     /// Saves every state that its checkpoint does not hold, because it could not
     /// be saved when it came about.
     ///

@@ -4,16 +4,18 @@
 //! by a print of them: whoever makes the decision again compares prints.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::decide::budget::{Budget, Denied, Reservation, Used};
 use crate::decide::round::{Candidate, Ranked, Round};
 use crate::decide::{Case, ScopeMemory, TableFacts};
 use crate::model::decision::{Decision, Verdict};
 use crate::model::economy::{Prices, Ranking};
-use crate::model::ident::{TableIdent, TableName};
+use crate::model::ident::{TableIdent, TableName, beside_main};
 use crate::model::layout::{SizeScale, TIERS, Tier};
 use crate::model::partition::PartitionKey;
 use crate::model::plan::{Bound, Plan};
@@ -85,6 +87,9 @@ pub struct Judged {
     pub at_ms: i64,
     /// The table.
     pub table: TableIdent,
+    /// The branch; `None` for `main`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<Arc<str>>,
     /// The partition.
     pub scope: PartitionKey,
     /// Oldest known time of the table.
@@ -111,10 +116,11 @@ pub struct Judged {
 
 impl Judged {
     /// A decision with what it was made of.
-    pub fn of(case: &Case<'_>, decision: &Decision) -> Self {
+    pub fn of(case: &Case<'_>, branch: Option<Arc<str>>, decision: &Decision) -> Self {
         Self {
             at_ms: case.now_ms,
             table: case.table.ident,
+            branch,
             scope: case.scope.clone(),
             created_ms: case.table.created_ms,
             bytes: case.table.bytes,
@@ -150,12 +156,59 @@ impl Judged {
     }
 }
 
-/// A candidate's name: its table and partition.
-pub type Key = (TableIdent, PartitionKey);
+/// A candidate's name: its table and partition, and its branch where that is another than
+/// `main`. A line has it as a list of these.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// The table.
+    pub table: TableIdent,
+    /// The branch; `None` for `main`.
+    pub branch: Option<Arc<str>>,
+    /// The partition.
+    pub scope: PartitionKey,
+}
+
+impl Serialize for Key {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.branch {
+            None => (&self.table, &self.scope).serialize(serializer),
+            Some(branch) => (&self.table, &self.scope, branch).serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct List;
+
+        impl<'de> Visitor<'de> for List {
+            type Value = Key;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table, a partition, and maybe a branch")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Key, A::Error> {
+                let table = list.next_element()?.ok_or_else(|| A::Error::invalid_length(0, &self))?;
+                let scope = list.next_element()?.ok_or_else(|| A::Error::invalid_length(1, &self))?;
+                Ok(Key { table, scope, branch: list.next_element()? })
+            }
+        }
+
+        deserializer.deserialize_seq(List)
+    }
+}
+
+impl Key {
+    /// Of a partition of a table's `main`.
+    pub fn on_main(table: TableIdent, scope: PartitionKey) -> Self {
+        Self { table, branch: None, scope }
+    }
+}
 
 /// The name of a candidate.
 pub fn key(of: &Candidate) -> Key {
-    (of.table, of.scope.clone())
+    Key { table: of.table, branch: of.context.branch.clone(), scope: of.scope.clone() }
 }
 
 /// See [`Line::Round`].
@@ -250,6 +303,9 @@ pub struct Closed {
     pub at_ms: i64,
     /// The table.
     pub table: TableIdent,
+    /// The branch; `None` for `main`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<Arc<str>>,
     /// The partition.
     pub scope: PartitionKey,
 }
@@ -261,6 +317,9 @@ pub struct Job {
     pub at_ms: i64,
     /// The table.
     pub table: TableIdent,
+    /// The branch; `None` for `main`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<Arc<str>>,
     /// The partition.
     pub scope: PartitionKey,
     /// Why: a rule's name, or `score`.
@@ -311,6 +370,7 @@ impl Job {
         Self {
             at_ms: 0,
             table: plan.table,
+            branch: beside_main(&plan.reference),
             scope: plan.scope.clone(),
             reason: plan.reason.clone(),
             snapshot_id: None,
@@ -349,4 +409,25 @@ pub fn print<T: Serialize>(of: &T) -> u64 {
     // what JSON cannot say, such as a key that is no text, is in none of these values
     let _ = serde_json::to_writer(&mut fnv, of);
     fnv.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::partition::Value;
+
+    #[test]
+    fn a_key_names_its_branch_where_that_is_not_main_and_reads_back_equal() {
+        let table = TableIdent::iceberg(uuid::Uuid::from_u128(7));
+        let scope = PartitionKey { spec_id: 3, tuple: Arc::from([Some(Value::Decimal(i128::MIN)), Some(Value::Uuid(u128::MAX)), None]) };
+        let main = Key::on_main(table, scope.clone());
+        let audit = Key { branch: Some("audit".into()), ..main.clone() };
+        for key in [&main, &audit] {
+            let text = serde_json::to_string(key).unwrap();
+            assert_eq!(&serde_json::from_str::<Key>(&text).unwrap(), key, "{text}");
+        }
+        // as recordings without branches have it
+        assert_eq!(serde_json::to_string(&main).unwrap(), serde_json::to_string(&(table, scope)).unwrap());
+        assert!(main < audit);
+    }
 }

@@ -203,7 +203,7 @@ impl<'a> Play<'a> {
             in_flight: false,
             verdict: Verdict::Not { reason: Reason::Healthy },
         });
-        self.by_key.insert((table.ident, event.scope.clone()), at);
+        self.by_key.insert(Key::on_main(table.ident, event.scope.clone()), at);
         self.at.insert(key, at);
         Some(at)
     }
@@ -246,7 +246,7 @@ impl<'a> Play<'a> {
     fn judge(&mut self, place: usize) {
         let Some((table, policy, at)) = self.table(place) else { return };
         let Some(of) = self.places.get_mut(place) else { return };
-        let key = (table.ident, of.scope.clone());
+        let key = Key::on_main(table.ident, of.scope.clone());
         if of.part.files() == 0 {
             self.pending.remove(&key);
             return;

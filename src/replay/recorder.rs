@@ -96,10 +96,10 @@ impl Recorder {
     }
 
     /// A decision was made.
-    pub fn judged(&self, case: &Case<'_>, decision: &Decision) {
+    pub fn judged(&self, case: &Case<'_>, branch: Option<Arc<str>>, decision: &Decision) {
         let mut state = self.state();
         self.table(&mut state, case.table.ident, case.policy, decision);
-        self.put(&mut state, &Line::Judged(Box::new(Judged::of(case, decision))));
+        self.put(&mut state, &Line::Judged(Box::new(Judged::of(case, branch, decision))));
     }
 
     /// A round was made of these candidates. It is written when it started something or
@@ -141,10 +141,10 @@ impl Recorder {
     }
 
     /// A partition has no files any more.
-    pub fn closed(&self, table: TableIdent, scope: &PartitionKey, at_ms: i64) {
+    pub fn closed(&self, table: TableIdent, branch: Option<Arc<str>>, scope: &PartitionKey, at_ms: i64) {
         let mut state = self.state();
         if state.tables.contains_key(&table) {
-            self.put(&mut state, &Line::Closed(Box::new(Closed { at_ms, table, scope: scope.clone() })));
+            self.put(&mut state, &Line::Closed(Box::new(Closed { at_ms, table, branch, scope: scope.clone() })));
         }
     }
 

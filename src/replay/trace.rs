@@ -200,6 +200,10 @@ impl Tracer {
     /// The next line.
     pub fn line(&mut self, line: &Line) {
         match line {
+            // the model knows tables of one branch
+            Line::Judged(judged) if judged.branch.is_some() => self.moment(judged.at_ms),
+            Line::Job(job) if job.branch.is_some() => self.moment(job.at_ms),
+            Line::Closed(closed) if closed.branch.is_some() => self.moment(closed.at_ms),
             Line::Begins(begins) => self.begins(begins),
             Line::Table(table) => self.table(table),
             Line::Judged(judged) => self.judged(judged),
@@ -252,7 +256,7 @@ impl Tracer {
 
     fn job(&mut self, job: &Job) {
         self.moment(job.at_ms);
-        let seen = self.seen.get_mut(&(job.table, job.scope.clone())).filter(|_| job.snapshot_id.is_some());
+        let seen = self.seen.get_mut(&Key::on_main(job.table, job.scope.clone())).filter(|_| job.snapshot_id.is_some());
         seen.into_iter().for_each(|seen| seen.jobs.push(job.clone()));
     }
 
@@ -266,7 +270,7 @@ impl Tracer {
         let Some(table) = self.trace.tables.get_mut(at) else { return };
         table.created_ms = judged.created_ms;
         let scale = table.policy.scale;
-        let (traits, key) = (&judged.traits, (judged.table, judged.scope.clone()));
+        let (traits, key) = (&judged.traits, Key::on_main(judged.table, judged.scope.clone()));
         let deletes =
             Deletes { files: traits.delete_file_count, positions: traits.position_delete_records, keys: traits.equality_delete_records };
         let now = Seen { snapshot_id: judged.snapshot_id, sums: Sums::of(traits), records: traits.records, deletes, jobs: Vec::new() };
@@ -282,7 +286,7 @@ impl Tracer {
     fn closed(&mut self, closed: &Closed) {
         self.moment(closed.at_ms);
         let Some(at) = self.places.get(&closed.table).copied() else { return };
-        let Some(before) = self.seen.remove(&(closed.table, closed.scope.clone())) else { return };
+        let Some(before) = self.seen.remove(&Key::on_main(closed.table, closed.scope.clone())) else { return };
         let scale = self.trace.tables.get(at).map_or(Policy::default().scale, |table| table.policy.scale);
         self.push(closed.at_ms, at, &closed.scope, before.to(&Seen::none(), &scale));
     }

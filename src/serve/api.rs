@@ -16,6 +16,7 @@ use super::backend::{Backend, Error};
 use super::hook::check_catalog;
 use super::told::Decision;
 use super::{map, statistics};
+use crate::model::ident::MAIN;
 use crate::observe::grpc::table_name;
 
 pub(super) fn router(backend: Arc<dyn Backend>, max_bytes: usize) -> Router {
@@ -33,6 +34,8 @@ struct Asked {
     table: String,
     #[serde(default)]
     partition: String,
+    #[serde(default, rename = "ref", alias = "branch")]
+    reference: String,
 }
 
 type Backed = State<Arc<dyn Backend>>;
@@ -40,12 +43,13 @@ type Backed = State<Arc<dyn Backend>>;
 async fn why(State(backend): Backed, asked: Result<Query<Asked>, axum::extract::rejection::QueryRejection>) -> Response {
     let Query(asked) = match asked {
         Ok(asked) => asked,
-        Err(error) => return refused(&Error::Invalid(format!("{error}; write /v1/why?table=catalog.namespace.table&partition=…"))),
+        Err(error) => return refused(&Error::Invalid(format!("{error}; write /v1/why?table=catalog.namespace.table&partition=…&ref=…"))),
     };
     let found = async {
         let name = table_name(&asked.table, None).map_err(|e| Error::Invalid(e.to_string()))?;
         check_catalog(&backend.catalogs(), &name.catalog).map_err(Error::NotFound)?;
-        backend.why(&name, Some(asked.partition.as_str()).filter(|p| !p.is_empty())).await
+        let branch = Some(asked.reference.as_str()).filter(|branch| !branch.is_empty()).unwrap_or(MAIN);
+        backend.why_on(&name, branch, Some(asked.partition.as_str()).filter(|p| !p.is_empty())).await
     };
     match found.await {
         Ok(found) => {

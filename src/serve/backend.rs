@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::model::decision::Decision;
 use crate::model::event::{Event, Heard};
-use crate::model::ident::TableName;
+use crate::model::ident::{MAIN, TableName};
 use crate::model::outside::Stat;
 use crate::model::partition::{PartitionKey, Value};
 use crate::model::plan::Path;
@@ -19,7 +19,7 @@ use crate::model::refusal::Refused;
 use crate::model::table::SpecInfo;
 use crate::model::traits::Traits;
 use crate::model::writers::Hold;
-use crate::observe::{Entrance, ledger};
+use crate::observe::{Branches, Entrance, ledger};
 
 /// The loop, as the services see it.
 #[async_trait]
@@ -33,6 +33,17 @@ pub trait Backend: Send + Sync + 'static {
     /// Marks a table for a look, in memory, without waiting. The event's catalog
     /// is one of [`Backend::catalogs`].
     fn hear(&self, event: Event) -> Answer;
+
+    /// Whether events about a branch of a table are heard; without one, about the table.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    fn check_branch(&self, name: &TableName, branch: Option<&str>) -> Result<(), String> {
+        match self.entrance() {
+            Some(entrance) => entrance.check_branch(name, branch),
+            None => Branches::default().check(name, branch),
+        }
+    }
 
     /// A table's layout.
     ///
@@ -68,6 +79,23 @@ pub trait Backend: Send + Sync + 'static {
     /// As [`Backend::get_layout`]; a table that is refused as a whole and of which no
     /// partition is known is told by its refusal.
     async fn why(&self, name: &TableName, filter: Option<&str>) -> Result<Vec<Explained>, Error>;
+
+    /// As [`Backend::why`], of a branch.
+    ///
+    /// # Errors
+    /// As [`Backend::why`]; when the branch is not looked after, or not there.
+    async fn why_on(&self, name: &TableName, branch: &str, filter: Option<&str>) -> Result<Vec<Explained>, Error> {
+        self.check_branch(name, Some(branch)).map_err(Error::NotFound)?;
+        self.why(name, filter).await
+    }
+
+    /// Whether decisions on a table are to be expected.
+    ///
+    /// # Errors
+    /// As [`Backend::get_layout`], where none are on any branch.
+    async fn is_followed(&self, name: &TableName) -> Result<(), Error> {
+        self.get_layout(name, MAIN).await.map(drop)
+    }
 
     /// Takes what another system told of a table, which holds until a time.
     ///
@@ -238,6 +266,8 @@ pub struct Candidate {
     /// The table.
     #[serde(serialize_with = "text")]
     pub table: TableName,
+    /// The branch.
+    pub branch: Arc<str>,
     /// Spec and values.
     #[serde(serialize_with = "exact")]
     pub partition: PartitionKey,
@@ -306,6 +336,8 @@ pub struct BacklogRow {
 /// A decision with its partition's label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
+    /// The branch.
+    pub branch: Arc<str>,
     /// For people.
     pub label: String,
     /// The decision, as it was judged at `decision.at_ms`.

@@ -116,7 +116,15 @@ impl Client {
     /// # Errors
     /// When the sidecar does not answer the question.
     pub async fn why(&self, table: &str, partition: &str) -> Result<Vec<v1::Decision>, Error> {
-        let ask = v1::WhyRequest { table: table.to_owned(), path: None, partition: partition.to_owned() };
+        self.why_on(table, "", partition).await
+    }
+
+    /// The same on a branch; on `main` when that is empty.
+    ///
+    /// # Errors
+    /// As [`Client::why`].
+    pub async fn why_on(&self, table: &str, branch: &str, partition: &str) -> Result<Vec<v1::Decision>, Error> {
+        let ask = v1::WhyRequest { table: table.to_owned(), path: None, partition: partition.to_owned(), r#ref: branch.to_owned() };
         let answer = self.answer(LayoutClient::new(self.channel.clone()).why(timed(ask)).await)?;
         Ok(answer.decisions)
     }

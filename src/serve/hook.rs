@@ -10,7 +10,6 @@ use tonic::{Request, Response, Status, Streaming};
 use super::backend::Backend;
 use super::{hold, plain};
 use crate::model::event::{Door, Heard};
-use crate::observe::entrance::check_branch;
 use crate::observe::grpc::{decode, table_name};
 use crate::proto::Sequenced;
 use crate::proto::services::commit_hook_server::CommitHook;
@@ -64,7 +63,7 @@ impl Hook {
     fn hear(&self, event: &CommitEvent) -> Result<(Heard, String), Refused> {
         let event = decode(event, Door::Grpc, self.backend.now_ms()).map_err(|e| Refused::Invalid(e.to_string()))?;
         check_catalog(&self.backend.catalogs(), &event.table.catalog).map_err(Refused::NotFound)?;
-        check_branch(event.reference.as_deref()).map_err(Refused::Elsewhere)?;
+        self.backend.check_branch(&event.table, event.reference.as_deref()).map_err(Refused::Elsewhere)?;
         let answer = self.backend.hear(event);
         Ok((answer.heard, answer.note))
     }

@@ -117,7 +117,7 @@ impl Layout for Layouts {
         let ask = request.into_inner();
         let name = self.name(&ask.table, ask.path.as_ref())?;
         let filter = Some(ask.partition.as_str()).filter(|f| !f.is_empty());
-        let found = self.backend.why(&name, filter).await?;
+        let found = self.backend.why_on(&name, branch(&ask.r#ref), filter).await?;
         Ok(Response::new(v1::WhyResponse { decisions: found.iter().map(map::decision).collect() }))
     }
 
@@ -136,7 +136,7 @@ impl Layout for Layouts {
         let made = self.backend.watch();
         if let Some(name) = &only {
             // a catalog that does not answer now may answer later
-            if let Err(error @ (Error::NotFound(_) | Error::Refused(_))) = self.backend.get_layout(name, MAIN).await {
+            if let Err(error @ (Error::NotFound(_) | Error::Refused(_))) = self.backend.is_followed(name).await {
                 return Err(error.into());
             }
         }

@@ -2,6 +2,7 @@
 
 use super::backend::{Backlog, BacklogRow, Candidate, Explained, LastJob, PartitionRow, TableLayout};
 use crate::model::decision::{Check, CheckKind, Reason, Verdict};
+use crate::model::ident::beside_main;
 use crate::model::layout::Tier;
 use crate::model::mode::Mode;
 use crate::model::partition::{PartitionKey, Value};
@@ -41,6 +42,7 @@ pub(super) fn partition_layout(row: &PartitionRow) -> v1::PartitionLayout {
 pub(super) fn candidate(candidate: &Candidate) -> v1::Candidate {
     v1::Candidate {
         table: candidate.table.to_string(),
+        r#ref: candidate.branch.to_string(),
         partition: Some(partition(&candidate.partition, &candidate.label)),
         score: candidate.score,
         gain: candidate.gain,
@@ -95,6 +97,7 @@ pub fn decision(made: &Explained) -> v1::Decision {
     v1::Decision {
         table: decision.name.to_string(),
         table_uuid: decision.table.to_string(),
+        r#ref: made.branch.to_string(),
         partition: Some(partition(&decision.scope, &made.label)),
         snapshot_id: decision.snapshot_id.to_string(),
         at_ms: decision.at_ms,
@@ -138,8 +141,10 @@ fn detail(made: &Explained) -> String {
         Verdict::Queued { rule: Some(rule), .. } => format!("rule `{rule}` fired; ranked for a round, as the mode `queued` has it"),
         Verdict::Queued { rule: None, .. } => "no rule fired; ranked for a round".to_owned(),
         Verdict::Review { .. } => format!(
-            "dearer than the settings let without asking; to have it done: afterwrite compact {} --partition '{}'",
-            made.decision.name, made.label
+            "dearer than the settings let without asking; to have it done: afterwrite compact {}{} --partition '{}'",
+            made.decision.name,
+            beside_main(&made.branch).map(|branch| format!(" --branch {branch}")).unwrap_or_default(),
+            made.label
         ),
     }
 }

@@ -11,6 +11,7 @@ use crate::proto::v1::decision::Verdict;
 pub struct Decision<'a> {
     table: &'a str,
     table_uuid: &'a str,
+    branch: &'a str,
     partition: &'a str,
     spec_id: i32,
     snapshot_id: &'a str,
@@ -37,6 +38,7 @@ impl<'a> Decision<'a> {
         Self {
             table: &made.table,
             table_uuid: &made.table_uuid,
+            branch: &made.r#ref,
             partition: made.partition.as_ref().map_or("all", |p| p.label.as_str()),
             spec_id: made.partition.as_ref().map_or(0, |p| p.spec_id),
             snapshot_id: &made.snapshot_id,

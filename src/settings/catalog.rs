@@ -95,7 +95,10 @@ fn one(mut section: Section<'_>) -> Option<Catalog> {
     }
     let refs = section.read("refs", units::words).unwrap_or_else(|| vec![MAIN.into()]);
     if refs.iter().any(|name| name != MAIN) {
-        section.mistake("refs", format!("only `{MAIN}` is looked after yet: leave the key out"));
+        section.mistake(
+            "refs",
+            format!("only `{MAIN}`: leave the key out, and name other branches by `branches` in [defaults] or in a [[table]]"),
+        );
     }
     let proxy = section.take("proxy");
     let mut properties = BTreeMap::new();

@@ -86,6 +86,8 @@ pub struct PolicySettings {
     pub retention_margin_ms: Option<i64>,
     /// How much one piece of work takes.
     pub scope: Option<Scoping>,
+    /// The branches that are looked after.
+    pub branches: Option<Vec<String>>,
 }
 
 impl PolicySettings {
@@ -127,6 +129,7 @@ impl PolicySettings {
             retention_ms: s.read("retention", |v| units::or_off(v, some_duration_ms)),
             retention_margin_ms: s.read("retention_margin", duration_ms),
             scope: s.read("scope", scope),
+            branches: s.read("branches", branches),
         };
         section.finish();
         settings
@@ -173,6 +176,7 @@ impl PolicySettings {
         set(&mut policy.review_min_gain, &self.review_min_gain);
         set(&mut policy.windows, &self.windows);
         set(&mut policy.scope, &self.scope);
+        set(&mut policy.branches, &self.branches);
         policy
     }
 }
@@ -206,6 +210,24 @@ fn scope(value: &Value) -> Read<Scoping> {
     let text = units::text(value)?;
     let named = Scoping::ALL.into_iter().find(|scope| scope.name() == text.trim());
     named.ok_or_else(|| format!("expected partition, table, snapshot or hybrid, found `{text}`"))
+}
+
+/// Names of branches, each once; at least one.
+fn branches(value: &Value) -> Read<Vec<String>> {
+    let example = "write for example [\"main\", \"audit\"]";
+    if matches!(value, Value::Array(_, values) if values.is_empty()) {
+        return Err(format!("needs a branch: {example}"));
+    }
+    let named = units::words(value).map_err(|why| format!("a branch's name {why}: {example}"))?;
+    for (at, name) in named.iter().enumerate() {
+        if named.iter().take(at).any(|before| before == name) {
+            return Err(format!("names branch `{name}` twice"));
+        }
+        if name.chars().any(char::is_control) {
+            return Err(format!("{name:?} is no branch's name: it holds control characters"));
+        }
+    }
+    Ok(named)
 }
 
 /// A list, or one text with commas; an empty one is any time.

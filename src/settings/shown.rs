@@ -43,6 +43,7 @@ impl PolicySettings {
             retention_ms: Some(policy.retention_ms),
             retention_margin_ms: Some(policy.retention_margin_ms),
             scope: Some(policy.scope),
+            branches: Some(policy.branches.clone()),
         }
     }
 
@@ -87,6 +88,10 @@ impl PolicySettings {
             ("retention", self.retention_ms.map(|v| or_off(v.map(duration)))),
             ("retention_margin", self.retention_margin_ms.map(duration)),
             ("scope", self.scope.map(|scope| format!("\"{}\"", scope.name()))),
+            (
+                "branches",
+                self.branches.as_ref().map(|b| format!("[{}]", b.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", "))),
+            ),
         ]);
         keys.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
     }
@@ -153,10 +158,11 @@ mod tests {
             quota_limit: Some(0.95),
             windows: vec!["sat-sun 00:00-24:00".parse().unwrap()],
             scope: crate::model::policy::Scoping::Hybrid,
+            branches: vec!["main".into(), "audit/\"x\"".into()],
             ..Policy::default()
         };
         let shown = PolicySettings::of(&policy).shown();
-        assert_eq!(shown.len(), 35);
+        assert_eq!(shown.len(), 36);
         let lines: Vec<String> = shown.iter().map(|(key, value)| format!("{key} = {value}")).collect();
         let read = Settings::read(&format!("[defaults]\n{}", lines.join("\n")), []).unwrap();
         assert_eq!(read.defaults.over(Policy { tier_files: 99, act: true, ..Policy::default() }), policy);

@@ -145,8 +145,8 @@ pub fn commit_missed(catalog: &str) {
     counter!(COMMITS_MISSED, "catalog" => catalog.to_owned()).increment(1);
 }
 
-/// What a look led to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a look led to; of several branches the last of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Looked {
     /// The table was already known as it stands.
     Unchanged,

@@ -1,5 +1,6 @@
 //! The binary as its users call it: what it prints, and how it exits.
 
+mod branches;
 mod ending;
 mod holding;
 mod json;

@@ -118,6 +118,7 @@ async fn a_report_leads_to_a_rewrite_that_why_and_watch_explain() {
     .await;
     let expected = [
         "act",
+        "branch",
         "checks",
         "decided_at_ms",
         "detail",

@@ -46,6 +46,7 @@ async fn plan_and_a_dry_run_say_what_would_be_done_and_do_nothing() {
     let before = place.files();
     let plan = place.run(&["plan", NAME, "--json"]).await.expect(0);
     let expected = [
+        "branch",
         "bytes_in",
         "delete_files",
         "detail",
@@ -82,6 +83,7 @@ async fn compact_tells_each_partition_and_the_journal_keeps_it() {
     let ended = place.run(&["compact", NAME, "--json"]).await.expect(0);
     let expected = [
         "attempt",
+        "branch",
         "bytes_in",
         "bytes_out",
         "commit_s",
@@ -122,6 +124,7 @@ async fn compact_tells_each_partition_and_the_journal_keeps_it() {
     let expected = [
         "actual",
         "attempt",
+        "branch",
         "bytes",
         "changed_ms",
         "created_ms",
@@ -170,7 +173,7 @@ async fn undo_takes_the_head_back_and_nothing_under_it() {
     place.run(&["compact", NAME]).await.expect(0);
     let job = place.run(&["jobs", "--json"]).await.expect(0).each("job")[0].as_str().unwrap().to_owned();
     let undone = place.run(&["undo", &job, "--json"]).await.expect(0);
-    assert_eq!(undone.lines(), [json!({ "job": job, "table": NAME, "partition": "p=7", "undone": true, "kept": true })]);
+    assert_eq!(undone.lines(), [json!({ "job": job, "table": NAME, "branch": "main", "partition": "p=7", "undone": true, "kept": true })]);
     assert_eq!((table.head().await, table.rows().await.len()), (before, 4));
     let again = place.run(&["undo", &job]).await.expect(4);
     assert!(again.err.contains("is not the head of lake.ns.t any more"), "{}", again.err);

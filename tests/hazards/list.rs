@@ -76,7 +76,7 @@ const HAZARDS: &[(u32, &str, Held)] = &[
     (61, "metrics modes ignored", By(&["h61_a_megabyte_of_json_takes_only_what_its_mode_allows", "h61_a_bound_that_cannot_be_rounded_up_is_dropped"])),
     (63, "writer properties ignored", By(&["h63_codecs_are_those_of_the_table"])),
     (64, "a sort order claimed, not kept", By(&["h64_a_sorted_tables_outputs_claim_no_order"])),
-    (65, "the wrong branch", Refused(Refusal::Branch)),
+    (65, "the wrong branch", By(&["h65_a_branch_is_compacted_only_when_it_is_named_and_no_other_is_touched_by_it", "h65_files_that_two_branches_share_are_replaced_in_each_by_itself"])),
     (67, "column statistics forgotten", By(&["h67_table_statistics_go_along_and_partition_statistics_do_not"])),
     (69, "sorting never happens on healthy sizes", By(&["h69_files_of_the_target_size_are_named_healthy_and_nothing_is_said_to_be_done"])),
     (70, "a bin just over the target", By(&["h70_a_bin_just_over_the_target_makes_one_file"])),

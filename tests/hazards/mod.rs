@@ -56,6 +56,7 @@ mod h61_delete_paths;
 mod h61_metrics_modes;
 mod h63_writer_properties;
 mod h64_sort_orders;
+mod h65_other_branches;
 mod h67_statistics_are_carried;
 mod h70_bin_just_over_target;
 mod h70_even_outputs;

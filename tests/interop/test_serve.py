@@ -31,6 +31,60 @@ def test_a_reported_commit_is_compacted_and_the_rows_stay(lab, sidecar):
     assert lab.pyiceberg.digest("db.served") == lab.duckdb.digest("db.served") == lab.spark.digest("db.served")
 
 
+def test_a_branch_that_a_table_names_is_compacted_and_main_stays_and_back(lab, sidecar):
+    spark, pyiceberg, table = lab.spark, lab.pyiceberg, "db.branched"
+    properties = "'format-version'='2', 'afterwrite.branches'='main,audit'"
+    spark.sql(f"CREATE TABLE lake.{table} (id BIGINT, v STRING) USING iceberg TBLPROPERTIES ({properties})")
+
+    def write(branch, first):
+        name = table if branch == "main" else f"{table}.branch_{branch}"
+        for i in range(first, first + 9):
+            spark.sql(f"INSERT INTO lake.{name} SELECT id, concat('v', id) FROM range({i * 10}, {i * 10 + 10}, 1, 1)")
+
+    def heads():
+        return {r["name"]: r["snapshot_id"] for r in spark.files(table, "refs")}
+
+    def compacted(branch):
+        """The head, once it is a rewrite of ours, and the snapshot before it."""
+        at = heads()[branch]
+        head = {s["snapshot_id"]: s for s in spark.snapshots(table)}[at]
+        return head["operation"] == "replace" and (head["snapshot_id"], head["parent_id"])
+
+    def look_and_wait(branch):
+        sidecar.ask("report", f"lake.{table}", "--branch", branch, "--snapshot", str(heads()[branch]))
+        engines.wait_until(lambda: compacted(branch))
+        head, parent = compacted(branch)
+        for engine in (spark, pyiceberg):
+            assert engine.digest(table, head) == engine.digest(table, parent)
+        return head
+
+    spark.sql(f"INSERT INTO lake.{table} VALUES (-1, 'shared')")
+    spark.sql(f"ALTER TABLE lake.{table} CREATE BRANCH audit")
+    # what a table's properties name is known once it was looked at
+    sidecar.report(table)
+    engines.wait_until(lambda: sidecar.ask("why", f"lake.{table}", "--branch", "audit", ok=(0, NOT_FOUND)).returncode == 0)
+    write("audit", 0)
+    main = heads()["main"]
+    audit = look_and_wait("audit")
+    assert heads() == {"main": main, "audit": audit}
+    by_name = spark.sql(f"SELECT count(*), count(DISTINCT id) FROM lake.{table}.branch_audit").collect()[0]
+    assert (tuple(by_name), spark.digest(table)[0]) == ((91, 91), 1)
+    assert pyiceberg.digest(table, audit) == spark.digest(table, audit)
+
+    # the branch is written with the columns that the table has by now
+    spark.sql(f"ALTER TABLE lake.{table} ADD COLUMN w INT")
+    write_wide = f"INSERT INTO lake.{table} SELECT id, 'wide', 7 FROM range({{0}}, {{0}} + 10, 1, 1)"
+    for i in range(9):
+        spark.sql(write_wide.format(1000 + i * 10))
+    main = look_and_wait("main")
+    assert heads() == {"main": main, "audit": audit}
+    assert spark.digest(table)[0] == 91 and pyiceberg.digest(table) == spark.digest(table)
+    assert tuple(spark.sql(f"SELECT count(*), count(w) FROM lake.{table}.branch_audit").collect()[0]) == (91, 0)
+    why = [json.loads(line) for line in sidecar.ask("why", f"lake.{table}", "--branch", "audit", "--json").stdout.splitlines()]
+    assert [d["branch"] for d in why] == ["audit"] and why[0]["last_job"]["state"] == "committed"
+    assert "branch `dev` is not looked after: only `main` and `audit` are" in sidecar.ask("report", f"lake.{table}", "--branch", "dev").stdout
+
+
 def test_why_names_the_rule_and_its_numbers(sidecar):
     why = sidecar.ask("why", "lake.db.served", "--json").stdout
     decision = json.loads(why.splitlines()[0])

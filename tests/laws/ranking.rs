@@ -28,6 +28,7 @@ fn candidates() -> impl Strategy<Value = Vec<Candidate>> {
             gain_weight: 0.7,
             bound: Bound { gb_hours, millis: 1, memory: 1 },
             context: Context {
+                branch: None,
                 tenant: (table == 1).then(|| "sales".into()),
                 bytes: gain,
                 write_amplification: (day % 3) as f64,

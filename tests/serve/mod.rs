@@ -75,6 +75,7 @@ pub fn explained(at: i32) -> Explained {
         eligible_ms: None,
     };
     Explained {
+        branch: "main".into(),
         label: backend::label(&decision.scope, None),
         decision,
         decided_ms: 0,
@@ -156,6 +157,7 @@ impl Backend for Fake {
     async fn list_candidates(&self, limit: usize) -> Result<Vec<Candidate>, Error> {
         let candidate = |at| Candidate {
             table: TableName::new("lake", "db", "t"),
+            branch: "main".into(),
             partition: key(at),
             label: backend::label(&key(at), None),
             score: 0.5,

@@ -12,7 +12,7 @@ use super::world::{State, World};
 use super::writers::U;
 
 /// The references that tables have.
-const REFERENCES: [&str; 4] = ["main", "audit", "old", "older"];
+pub const REFERENCES: [&str; 4] = ["main", "audit", "old", "older"];
 
 /// Field ids of `_row_id` and `_last_updated_sequence_number`.
 const ROW_ID: i32 = 2_147_483_540;

@@ -125,7 +125,7 @@ fn hold_for(seeds: RangeInclusive<u64>) {
 }
 
 /// What so many seeds cannot be without.
-const HAPPENS: [&str; 42] = [
+const HAPPENS: [&str; 43] = [
     "appends",
     "upserts",
     "deletes of rows",
@@ -168,6 +168,7 @@ const HAPPENS: [&str; 42] = [
     "undone rewrites",
     "deaths at a point",
     "deaths at a call",
+    "rewrites of a branch beside main",
 ];
 
 #[test]

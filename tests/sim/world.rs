@@ -15,7 +15,7 @@ use iceberg::spec::{PrimitiveType, TableMetadata, Transform};
 use super::account::Account;
 use super::catalog::{Backend, Compares, Landed, SimCatalog};
 use super::chance::Dice;
-use super::checks::Checked;
+use super::checks::{Checked, REFERENCES};
 use super::clock::SimClock;
 use super::foreign::Foreign;
 use super::gate::{Gate, Meanwhile};
@@ -84,8 +84,9 @@ fn settings(dice: &mut Dice) -> String {
         ),
     ];
     let tenant = &tenant[dice.below(3)];
+    let branches = if tier < 4 { "\"main\", \"audit\"" } else { "\"main\"" };
     format!(
-        "[catalog.lake]\ntype = \"sql\"\nuri = \"sqlite:///simulated.db\"\nwarehouse = \"memory:///warehouse\"\n[defaults]\nact = true\ntarget_file_size = \"{target}KiB\"\ntier_files = {tier}\ncooldown = \"{cooldown}s\"\n\
+        "[catalog.lake]\ntype = \"sql\"\nuri = \"sqlite:///simulated.db\"\nwarehouse = \"memory:///warehouse\"\n[defaults]\nact = true\nbranches = [{branches}]\ntarget_file_size = \"{target}KiB\"\ntier_files = {tier}\ncooldown = \"{cooldown}s\"\n\
          quiet_window = \"{quiet}s\"\nmax_job_size = \"{job}KiB\"\nmemory_limit = \"64MiB\"\n\
          [budget]\nconcurrent_jobs = {jobs}\ngb_hours_per_hour = {budget}\nbytes_per_hour = {all}\n[budget.table]\ncommits_per_hour = {commits}\n[poll]\nmin = \"2s\"\nmax = \"20s\"\n{tenant}"
     )
@@ -206,8 +207,9 @@ impl World {
 }
 
 impl Landed for World {
-    /// A commit of the product: every snapshot that it adds has its parent's rows, and
-    /// where it only moves the branch, as an undo does, both heads have the same.
+    /// A commit of the product: every snapshot that it adds has its parent's rows, and goes to
+    /// the one branch that had the parent as its head; where it only moves `main`, as an undo
+    /// does, both heads have the same.
     fn landed(&self, name: &TableName, before: &TableMetadata, after: &TableMetadata) {
         let table = self.index(name);
         self.ours.fetch_add(1, Ordering::SeqCst);
@@ -222,8 +224,17 @@ impl Landed for World {
             let jobs: Vec<JobId> = attempts.into_iter().flat_map(|carried| AttemptId::jobs(carried)).collect();
             hold(&self.account).landed(&jobs);
             (1..jobs.len()).for_each(|_| self.gate.count("rewrites that shared a snapshot"));
-            let rows = self.model(table, head);
-            self.gate.note(|| format!("  snapshot {id} of {name} landed on {head:?}"));
+            let parent = snapshot.parent_snapshot_id();
+            let on = |of: &TableMetadata, branch: &str| of.snapshot_for_ref(branch).map(|s| s.snapshot_id());
+            let moved: Vec<&str> = REFERENCES.into_iter().filter(|branch| on(before, branch) != on(after, branch)).collect();
+            if !matches!(moved[..], [branch] if on(before, branch) == parent && on(after, branch) == Some(id)) {
+                self.gate.wrong(format!("snapshot {id} of {name} on {parent:?} moved {moved:?}"));
+            }
+            if moved == ["audit"] {
+                self.gate.count("rewrites of a branch beside main");
+            }
+            let rows = self.model(table, parent);
+            self.gate.note(|| format!("  snapshot {id} of {name} landed on {parent:?} of {moved:?}"));
             hold(&self.models).insert((table, id), rows);
         }
         // at once, as the product may go on; one that arrives late is looked at after the step

@@ -2,6 +2,7 @@
 //! decide, act and Iceberg room, with a clock that a test moves by hand.
 
 mod ahead;
+mod branches;
 mod budgets;
 mod conflicts;
 mod doors;

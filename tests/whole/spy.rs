@@ -147,6 +147,10 @@ impl Table for Watched {
         self.table.view()
     }
 
+    fn on(&self, branch: &str) -> Option<Arc<dyn Table>> {
+        Some(Arc::new(Self { table: self.table.on(branch)?, seen: Arc::clone(&self.seen) }))
+    }
+
     async fn manifests(&self, snapshot_id: i64) -> Result<Vec<ManifestRef>> {
         self.table.manifests(snapshot_id).await
     }

@@ -332,7 +332,13 @@ impl Journal for MemoryJournal {
         Ok(jobs
             .filter_map(|j| {
                 let snapshot_id = j.numbers.snapshot_id?;
-                Some(Kept { table: j.plan.table, job: j.id.clone(), snapshot_id, bytes: j.numbers.bytes_in })
+                Some(Kept {
+                    table: j.plan.table,
+                    job: j.id.clone(),
+                    branch: j.numbers.branch.clone(),
+                    snapshot_id,
+                    bytes: j.numbers.bytes_in,
+                })
             })
             .collect())
     }

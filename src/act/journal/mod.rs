@@ -201,6 +201,8 @@ pub struct Kept {
     pub table: TableIdent,
     /// The job.
     pub job: JobId,
+    /// Its branch; empty for `main`.
+    pub branch: String,
     /// Its snapshot.
     pub snapshot_id: i64,
     /// Bytes of the files that it replaced.
@@ -378,10 +380,12 @@ fn check_holder(id: &JobId, holds: &str, asks: &str) -> Result<()> {
     if holds == asks { Ok(()) } else { Err(Error::TakenOver(id.0.clone())) }
 }
 
-/// Whether a job has a lease that a plan needs.
+/// Whether a job has a lease that a plan needs. Two branches may replace the same files: each
+/// in its own history.
 fn has_lease(other: &Job, plan: &Plan) -> bool {
     let held: HashSet<&str> = other.plan.inputs.iter().map(|f| f.path.as_ref()).collect();
-    other.plan.table == plan.table && !other.state.is_final() && plan.inputs.iter().any(|f| held.contains(f.path.as_ref()))
+    let same = (other.plan.table, &other.plan.reference) == (plan.table, &plan.reference);
+    same && !other.state.is_final() && plan.inputs.iter().any(|f| held.contains(f.path.as_ref()))
 }
 
 /// The gate of [`Journal::advance`].

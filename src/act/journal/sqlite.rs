@@ -457,7 +457,13 @@ impl Journal for SqliteJournal {
             let numbers: Numbers = parse(&id, column(row, "numbers")?)?;
             let table = read_table_key(column(row, "table_id")?);
             let found = table.zip(numbers.snapshot_id);
-            Ok(found.map(|(table, snapshot_id)| Kept { table, job: JobId(id), snapshot_id, bytes: numbers.bytes_in }))
+            Ok(found.map(|(table, snapshot_id)| Kept {
+                table,
+                job: JobId(id),
+                branch: numbers.branch,
+                snapshot_id,
+                bytes: numbers.bytes_in,
+            }))
         };
         let found = self.read("SELECT id, table_id, numbers FROM jobs WHERE kept = 1 ORDER BY id", &[], read).await?;
         Ok(found.into_iter().flatten().collect())

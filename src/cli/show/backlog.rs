@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::super::human;
 use super::{json_lines, table};
+use crate::model::ident::MAIN;
 use crate::proto::v1;
 
 #[derive(Serialize)]
@@ -35,6 +36,7 @@ struct Row<'a> {
 #[derive(Serialize)]
 struct Candidate<'a> {
     table: &'a str,
+    branch: &'a str,
     partition: &'a str,
     tenant: Option<&'a str>,
     urgent: bool,
@@ -90,7 +92,7 @@ fn ranked(candidates: &[v1::Candidate]) -> String {
     let row = |c: &v1::Candidate| {
         let label = c.partition.as_ref().map_or("all", |p| p.label.as_str());
         vec![
-            c.table.clone(),
+            human::on(&c.table, &c.r#ref),
             label.to_owned(),
             if c.urgent { "trigger".to_owned() } else { format!("{:.3}", c.score) },
             human::count(c.gain),
@@ -148,6 +150,7 @@ fn row<'a>(row: &'a v1::BacklogRow, currency: Option<&'a str>) -> Row<'a> {
 fn candidate(c: &v1::Candidate) -> Candidate<'_> {
     Candidate {
         table: &c.table,
+        branch: if c.r#ref.is_empty() { MAIN } else { &c.r#ref },
         partition: c.partition.as_ref().map_or("all", |p| p.label.as_str()),
         tenant: some(&c.tenant),
         urgent: c.urgent,

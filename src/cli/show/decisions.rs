@@ -49,8 +49,12 @@ fn outcome(check: &v1::Check) -> &'static str {
 fn sentence(made: &v1::Decision) -> String {
     let label = made.partition.as_ref().map_or("all", |p| p.label.as_str());
     let (decided, judged) = (human::moment(made.decided_at_ms), human::moment(made.at_ms));
-    let mut text =
-        format!("{} {label} decided at {decided}, judged at {judged}, snapshot {}: {}", made.table, made.snapshot_id, verdict(made));
+    let mut text = format!(
+        "{} {label} decided at {decided}, judged at {judged}, snapshot {}: {}",
+        human::on(&made.table, &made.r#ref),
+        made.snapshot_id,
+        verdict(made)
+    );
     text.push_str(&format!(" ({})", made.reason));
     if !made.detail.is_empty() {
         text.push_str(&format!(": {}", made.detail));

@@ -14,6 +14,8 @@ pub struct JobRow {
     pub job: String,
     /// `catalog.namespace.table`.
     pub table: String,
+    /// The branch.
+    pub branch: String,
     /// The partition's label.
     pub partition: String,
     /// Its state in the journal: `requested`, `inflight`, `resolving`, `committed`,
@@ -61,7 +63,7 @@ pub fn jobs(rows: &[JobRow], json: bool) -> String {
         let result = r.snapshot_id.clone().unwrap_or_else(|| r.error.clone());
         vec![
             r.job.clone(),
-            r.table.clone(),
+            human::on(&r.table, &r.branch),
             r.partition.clone(),
             r.state.clone(),
             r.reason.clone(),

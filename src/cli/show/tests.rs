@@ -34,6 +34,7 @@ fn made(verdict: Verdict) -> v1::Decision {
         eligible_ms: None,
     };
     decision_message(&Explained {
+        branch: "main".into(),
         label: "month=12".into(),
         decision,
         decided_ms: 0,
@@ -138,6 +139,7 @@ fn decisions_and_gaps_are_json_lines() {
 fn compact() -> CompactRow {
     CompactRow {
         table: "lake.db.t".into(),
+        branch: "main".into(),
         partition: "month=12".into(),
         result: "landed".into(),
         decision: "request".into(),
@@ -182,7 +184,7 @@ fn a_compaction_shows_what_became_of_what() {
 #[test]
 fn a_compaction_is_one_json_object_a_scope() {
     let expected = concat!(
-        r#"{"table":"lake.db.t","partition":"month=12","spec_id":0,"result":"landed","decision":"request","refusal":null,"detail":"","#,
+        r#"{"table":"lake.db.t","branch":"main","partition":"month=12","spec_id":0,"result":"landed","decision":"request","refusal":null,"detail":"","#,
         r#""job":"J","attempt":"A","path":"splice","path_reason":null,"files_in":1300,"files_out":3,"bytes_in":1363148800,"bytes_out":1362100224,"#,
         r#""rows":1000000,"rows_deleted":0,"deletes_carried":0,"wasted_bytes":0,"seconds":12.34,"rewrite_s":8.0,"proof_s":4.0,"commit_s":0.25,"peak_memory":null,"#,
         r#""requests":{"get":0,"put":0,"head":0,"list":0,"delete":0},"snapshot_id":"9007199254740993"}"#
@@ -281,6 +283,7 @@ fn jobs_show_their_snapshot_or_what_went_wrong() {
 fn a_plan_names_its_reason_and_its_files() {
     let row = PlanRow {
         table: "lake.db.t".into(),
+        branch: "main".into(),
         partition: "month=12".into(),
         spec_id: 1,
         snapshot_id: Some(SNAPSHOT.to_string()),

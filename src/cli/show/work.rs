@@ -13,6 +13,8 @@ use crate::model::requests::Requests;
 pub struct PlanRow {
     /// `catalog.namespace.table`.
     pub table: String,
+    /// The branch.
+    pub branch: String,
     /// The partition's label.
     pub partition: String,
     /// The partition spec.
@@ -44,6 +46,7 @@ impl PlanRow {
     pub fn planned(plan: &Plan, label: &str, verdict: &str) -> Self {
         Self {
             table: plan.name.to_string(),
+            branch: plan.reference.clone(),
             partition: label.to_owned(),
             spec_id: plan.scope.spec_id,
             snapshot_id: Some(plan.snapshot_id.to_string()),
@@ -90,6 +93,8 @@ pub fn plans(rows: &[PlanRow], json: bool) -> String {
 pub struct CompactRow {
     /// `catalog.namespace.table`.
     pub table: String,
+    /// The branch.
+    pub branch: String,
     /// The partition's label.
     pub partition: String,
     /// The partition spec.

@@ -48,6 +48,10 @@ impl Table for IcebergTable {
         &self.view
     }
 
+    fn on(&self, branch: &str) -> Option<Arc<dyn Table>> {
+        Some(Arc::new(self.seen_from(branch)))
+    }
+
     async fn manifests(&self, snapshot_id: i64) -> Result<Vec<ManifestRef>> {
         manifest::list(self, snapshot_id).await
     }

@@ -37,14 +37,17 @@ pub struct IcebergTable {
 impl IcebergTable {
     /// A table as loaded, seen from one branch.
     pub fn new(loaded: Loaded, reference: &str, catalog: Arc<dyn Catalog>) -> Self {
-        let mut view = view(&loaded.metadata, &loaded.name, &loaded.metadata_location, reference);
-        let refused = managed(&view, catalog.may_compact());
-        view.refused.extend(refused);
+        let view = view_under(&loaded, reference, catalog.may_compact());
         let (io, meter) = counted(&loaded.io);
         if catalog.reads_metadata() {
             meter.was_read(&loaded.metadata_location);
         }
         Self { view, loaded: Loaded { io, ..loaded }, catalog, meter, named: Arc::default() }
+    }
+
+    /// The same load, seen from another branch.
+    pub fn seen_from(&self, branch: &str) -> Self {
+        Self { view: view_under(&self.loaded, branch, self.catalog.may_compact()), ..self.clone() }
     }
 
     /// The table as its catalog hands it out now; `None` when none has the name.
@@ -68,6 +71,14 @@ impl IcebergTable {
         let refuse = |why: Unresolved| Refused::new(Refusal::UnresolvedSpec, format!("{}: {why}", self.loaded.metadata_location));
         PartitionTypes::resolve(&self.loaded.metadata, spec_id).map_err(refuse)
     }
+}
+
+/// The view of a loaded table, whose catalog's service may compact it.
+fn view_under(loaded: &Loaded, reference: &str, service: Option<&str>) -> TableView {
+    let mut view = view(&loaded.metadata, &loaded.name, &loaded.metadata_location, reference);
+    let refused = managed(&view, service);
+    view.refused.extend(refused);
+    view
 }
 
 /// A table's metadata, reduced.
@@ -165,12 +176,7 @@ fn refusals(metadata: &TableMetadata, at: &str, reference: &str) -> Vec<Refused>
         (false, Some(_)) if is_tag(metadata, reference) => {
             refused.push(Refused::new(Refusal::Branch, format!("{at}: `{reference}` is a tag")));
         }
-        (false, Some(_)) => {
-            refused.push(Refused::new(
-                Refusal::Branch,
-                format!("{at}: `{reference}` is another branch than `{MAIN}`, which alone is handled"),
-            ));
-        }
+        (false, Some(_)) => {}
     }
     if let Err(Error::Refused(schema)) = arrow_schema(metadata.current_schema()) {
         refused.push(schema);

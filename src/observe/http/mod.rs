@@ -31,7 +31,7 @@ use axum::routing::post;
 use serde_json::json;
 
 use super::decode::{self, Draft, Record};
-use super::entrance::{Entrance, check_branch};
+use super::entrance::{Entrance, Unheard};
 use super::ledger::Source;
 use crate::model::event::{Door, Heard};
 use crate::model::wire::Wire;
@@ -197,15 +197,14 @@ impl HttpDoor {
                 return rejected(StatusCode::BAD_REQUEST, &why);
             }
         };
-        if let Err(why) = check_branch(draft.reference.as_deref()) {
-            source.dropped(self.entrance.example(String::new(), why.clone()));
-            return (StatusCode::OK, json!({ "status": "ignored", "reason": why }));
-        }
         let event = match self.entrance.resolve(draft, Door::Http, None) {
             Ok(events) => events.into_iter().next(),
-            Err(why) => {
-                source.dropped(self.entrance.example(String::new(), why.clone()));
-                return rejected(StatusCode::NOT_FOUND, &why);
+            Err(unheard) => {
+                source.dropped(self.entrance.example(String::new(), unheard.to_string()));
+                return match unheard {
+                    Unheard::Branch(why) => (StatusCode::OK, json!({ "status": "ignored", "reason": why })),
+                    Unheard::Table(why) => rejected(StatusCode::NOT_FOUND, &why),
+                };
             }
         };
         let Some(event) = event else { return rejected(StatusCode::NOT_FOUND, "it names no table") };
@@ -247,7 +246,8 @@ impl HttpDoor {
                     }
                 }
             }
-            Err(why) => {
+            Err(unheard) => {
+                let why = unheard.to_string();
                 source.dropped(self.entrance.example(String::new(), why.clone()));
                 // a sender is told a few, and the rest is counted
                 if tally.dropped.len() < 16 {

@@ -146,7 +146,7 @@ impl Reader {
         for draft in drafts {
             match self.entrance.resolve(draft, Door::Kafka, read.topic.catalog.as_deref()) {
                 Ok(found) => events.extend(found),
-                Err(reason) => read.source.dropped(self.entrance.example(place(), reason)),
+                Err(unheard) => read.source.dropped(self.entrance.example(place(), unheard.to_string())),
             }
         }
         let tracker = taken(events.len());

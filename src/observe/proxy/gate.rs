@@ -19,7 +19,6 @@ use super::tap::{Body, Error, Room};
 use super::upstream::Upstream;
 use crate::lake::clock::Clock;
 use crate::model::event::{Door, Event, Heard};
-use crate::model::ident::MAIN;
 use crate::observe::Inbox;
 use crate::observe::ledger::Example;
 use crate::telemetry;
@@ -46,8 +45,6 @@ pub struct Gate {
     pub separator: Separator,
     /// Whether the catalog knows a request again by its key.
     pub keys: Keys,
-    /// The branches that are looked after.
-    pub references: Vec<String>,
     /// Where events go.
     pub inbox: Inbox,
     /// Where everything else that is heard goes.
@@ -72,12 +69,12 @@ impl Gate {
         let source = self.inbox.ledger().source(Door::Proxy, &self.catalog);
         let (at_ms, place) = (event.heard_ms, event.table.to_string());
         source.received(at_ms);
-        let reference = event.reference.as_deref().unwrap_or(MAIN);
-        if !self.references.iter().any(|r| r == reference) {
-            let reason = format!("branch `{}` is not looked after", reference.chars().take(128).collect::<String>());
+        if let (Some(branch), Err(_)) = (&event.reference, self.inbox.branches().check(&event.table, event.reference.as_deref())) {
+            let reason = format!("branch `{}` is not looked after", branch.chars().take(128).collect::<String>());
             return source.dropped(Example { at_ms, place, reason });
         }
-        let heard = self.inbox.hear_for(event, &source, None);
+        // a look is at all branches
+        let heard = self.inbox.hear_for(Event { reference: None, ..event }, &source, None);
         telemetry::event_heard(Door::Proxy, heard);
         if heard == Heard::Full {
             source.dropped(Example { at_ms, place, reason: "too many tables wait for a look: left to the poller".into() });

@@ -44,7 +44,6 @@ use tokio_util::task::TaskTracker;
 
 use super::Inbox;
 use crate::lake::clock::Clock;
-use crate::model::ident::MAIN;
 
 pub use base::Base;
 pub use ledger::{Heeds, Ledger};
@@ -69,8 +68,6 @@ pub struct Options {
     pub tls: Option<(PathBuf, PathBuf)>,
     /// An address beyond loopback is meant, even without TLS.
     pub insecure: bool,
-    /// The branches whose commits become events.
-    pub references: Vec<String>,
     /// Bounds of what is kept.
     pub limits: Limits,
 }
@@ -86,7 +83,6 @@ impl Options {
             heal_deadline_ms: 30_000,
             tls: None,
             insecure: false,
-            references: vec![MAIN.to_owned()],
             limits: Limits::default(),
         }
     }
@@ -191,7 +187,6 @@ pub async fn start(options: &Options, ports: Ports) -> Result<Running, Error> {
         commits: tap::Room::new(options.limits.room),
         separator: Separator::default(),
         keys: refusal::Keys::default(),
-        references: options.references.clone(),
         inbox: ports.inbox,
         heeds: ports.heeds,
         clock: ports.clock,

@@ -14,7 +14,7 @@ impl Book {
     pub fn depth(&self) -> [(u64, u64); 2] {
         let mut depth = [(0_u64, 0_u64); 2];
         for scope in &self.waiting {
-            let Some(page) = self.pages.get(&scope.name) else { continue };
+            let Some(page) = self.of(scope) else { continue };
             let Some(candidate) = page.candidate(&scope.partition) else { continue };
             let [advised, acted] = &mut depth;
             let (count, files) = if page.policy.act { acted } else { advised };
@@ -26,7 +26,7 @@ impl Book {
     /// Every candidate, best first.
     pub fn candidates(&self) -> Vec<Waiting> {
         let row = |scope: &Scope| {
-            let page = self.pages.get(&scope.name)?;
+            let page = self.of(scope)?;
             let candidate = page.candidate(&scope.partition)?.clone();
             let (score, waits_for) = page.place(&scope.partition);
             let waits_for = if page.policy.act { waits_for } else { "act is off: this is advice".to_owned() };
@@ -57,7 +57,7 @@ impl Book {
     }
 
     fn item(&self, scope: &Scope, review: bool) -> Option<Item> {
-        let page = self.pages.get(&scope.name)?;
+        let page = self.of(scope)?;
         let share = Share { tenant: page.tenant.clone(), act: page.policy.act };
         let since_ms = page.stands_since(&scope.partition).unwrap_or(i64::MAX);
         if review {

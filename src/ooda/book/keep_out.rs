@@ -1,10 +1,11 @@
 //! What the book does to keep out of others' way.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::super::lease::Leases;
 use super::scope::ScopePage;
-use super::{Book, Page, Scope};
+use super::{Book, Branch, Page, Scope};
 use crate::decide::keep_out;
 use crate::model::decision::{Decision, Reason, Verdict};
 use crate::model::ident::TableName;
@@ -26,9 +27,7 @@ impl Book {
         let changed: BTreeSet<TableName> = self.leases.differing(&leases).cloned().collect();
         let before = std::mem::replace(&mut self.leases, leases);
         for name in &changed {
-            if let Some(page) = self.pages.get_mut(name) {
-                page.unjudged = true;
-            }
+            self.pages.of_mut(name).for_each(|page| page.unjudged = true);
         }
         let is_new = |name: &TableName| before.longest(name, now_ms).is_none() && self.leases.longest(name, now_ms).is_some();
         changed.into_iter().filter(is_new).collect()
@@ -45,17 +44,18 @@ impl Book {
     pub(super) fn note_kept_out(&mut self, scope: &Scope, decision: &Decision) {
         let is_kept_out = matches!(decision.verdict, Verdict::Not { reason: Reason::KeptOut { .. } });
         match is_kept_out && decision.traits.writers.loaded_until_ms.is_some() {
-            true => drop(self.kept_out.entry(scope.name.clone()).or_default().insert(scope.partition.clone())),
+            true => drop(self.kept_out.entry(Branch::new(&scope.name, &scope.branch)).or_default().insert(scope.partition.clone())),
             false => self.forget_kept_out(scope),
         }
     }
 
     /// A partition is not kept out of for a client any more.
     pub(super) fn forget_kept_out(&mut self, scope: &Scope) {
-        let Some(partitions) = self.kept_out.get_mut(&scope.name) else { return };
+        let of = Branch::new(&scope.name, &scope.branch);
+        let Some(partitions) = self.kept_out.get_mut(&of) else { return };
         partitions.remove(&scope.partition);
         if partitions.is_empty() {
-            self.kept_out.remove(&scope.name);
+            self.kept_out.remove(&of);
         }
     }
 
@@ -63,10 +63,10 @@ impl Book {
     /// any more, as after a commit. Costs as much as keeping those partitions out did:
     /// each is called once for the judgement that noted it.
     fn call_kept_out(&mut self, busy_until_ms: impl Fn(&TableName) -> Option<i64>, now_ms: i64) {
-        let free: Vec<TableName> = self.kept_out.keys().filter(|name| busy_until_ms(name).is_none()).cloned().collect();
-        for name in free {
-            for partition in self.kept_out.remove(&name).unwrap_or_default() {
-                self.call(&Scope { name: name.clone(), partition }, now_ms);
+        let free: Vec<Branch> = self.kept_out.keys().filter(|of| busy_until_ms(&of.table).is_none()).cloned().collect();
+        for of in free {
+            for partition in self.kept_out.remove(&of).unwrap_or_default() {
+                self.call(&Scope { name: of.table.clone(), branch: Arc::clone(&of.name), partition }, now_ms);
             }
         }
     }
@@ -74,15 +74,16 @@ impl Book {
     /// Work that waits in tables whose clients may be writing is due at once, once for
     /// each time that they are found so.
     fn call_busy(&mut self, busy_until_ms: impl Fn(&TableName) -> Option<i64>, now_ms: i64) {
-        let waiting: BTreeSet<&TableName> = self.waiting.iter().map(|scope| &scope.name).collect();
-        let busy: Vec<(TableName, i64)> = waiting.into_iter().filter_map(|name| Some((name.clone(), busy_until_ms(name)?))).collect();
-        for (name, until_ms) in busy {
-            let Some(page) = self.pages.get_mut(&name).filter(|page| page.clients_until_ms != until_ms && page.policy.keep_out_ms > 0)
-            else {
+        let waiting: BTreeSet<(&TableName, &Arc<str>)> = self.waiting.iter().map(|scope| (&scope.name, &scope.branch)).collect();
+        let busy = |(name, branch): (&TableName, &Arc<str>)| Some((Branch::new(name, branch), busy_until_ms(name)?));
+        let busy: Vec<(Branch, i64)> = waiting.into_iter().filter_map(busy).collect();
+        for (of, until_ms) in busy {
+            let page = self.pages.get_mut(&of.table, &of.name);
+            let Some(page) = page.filter(|page| page.clients_until_ms != until_ms && page.policy.keep_out_ms > 0) else {
                 continue;
             };
             page.clients_until_ms = until_ms;
-            let scopes: Vec<Scope> = self.waiting.iter().filter(|scope| scope.name == name).cloned().collect();
+            let scopes: Vec<Scope> = self.waiting.iter().filter(|s| s.name == of.table && s.branch == of.name).cloned().collect();
             scopes.iter().for_each(|scope| self.call(scope, now_ms));
         }
     }

@@ -91,7 +91,7 @@ mod tests {
 
     fn scope(n: i32) -> Scope {
         let partition = PartitionKey { spec_id: 0, tuple: Arc::from([Some(Value::Int(n))]) };
-        Scope { name: TableName::new("lake", "ns", "t"), partition }
+        Scope { name: TableName::new("lake", "ns", "t"), branch: "main".into(), partition }
     }
 
     fn made(n: i32, at_ms: i64) -> Arc<Explained> {
@@ -107,7 +107,15 @@ mod tests {
             traits: Traits::default(),
             eligible_ms: None,
         };
-        Arc::new(Explained { label: String::new(), decision, decided_ms: at_ms, score: 0.0, waits_for: String::new(), last_job: None })
+        Arc::new(Explained {
+            branch: "main".into(),
+            label: String::new(),
+            decision,
+            decided_ms: at_ms,
+            score: 0.0,
+            waits_for: String::new(),
+            last_job: None,
+        })
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Statistics that others told, of tables and partitions, until they expire. What is told
-//! of a table is kept over a restart, with when it was told.
+//! of a table is kept over a restart, with when it was told. It holds for all of its branches.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Book, Page, Scope};
+use super::{Book, Branch, Page, Scope};
 use crate::decide::filter::is_at_limit;
 use crate::decide::mode::is_pressed;
 use crate::model::ident::{TableIdent, TableName};
@@ -200,12 +201,13 @@ impl Book {
     pub fn take_told(&mut self) -> Vec<(TableName, TableIdent, KeptTold)> {
         let mut told = Vec::new();
         for name in std::mem::take(&mut self.outside.changed) {
-            match self.pages.get(&name) {
-                Some(page) if page.restored => told.push((name.clone(), page.facts.ident, self.outside.kept(&name))),
+            // what is told of a table that is gone went with it
+            let Some(ident) = self.pages.of(&name).next().map(|page| page.facts.ident) else { continue };
+            let restored = self.pages.of(&name).all(|page| page.restored);
+            match restored {
+                true => told.push((name.clone(), ident, self.outside.kept(&name))),
                 // what was kept of it before is not read yet
-                Some(_) => drop(self.outside.changed.insert(name)),
-                // what is told of a table that is gone went with it
-                None => {}
+                false => drop(self.outside.changed.insert(name)),
             }
         }
         told
@@ -228,33 +230,28 @@ impl Book {
             self.judge_anew(&name, partition.as_ref(), now_ms);
         }
         let asks = |page: &Page| page.policy.pace.mode == Mode::QuotaPressure || page.policy.quota_limit.is_some();
-        let asks: Vec<TableName> = self.pages.iter().filter(|(_, page)| asks(page)).map(|(name, _)| name.clone()).collect();
-        for name in asks {
-            let Some(page) = self.pages.get(&name) else { continue };
-            let used = self.outside.quota_used(&name, now_ms).or_else(|| self.quota_used(page.tenant.as_ref()));
+        let asks = self.pages.iter().filter(|(_, page)| asks(page)).map(|(name, page)| Branch::new(name, &page.reference));
+        for of in asks.collect::<Vec<_>>() {
+            let Some(page) = self.pages.get(&of.table, &of.name) else { continue };
+            let used = self.outside.quota_used(&of.table, now_ms).or_else(|| self.quota_used(page.tenant.as_ref()));
             let pressed = (is_pressed(&page.policy.pace, used), is_at_limit(&page.policy, used));
-            if let Some(page) = self.pages.get_mut(&name) {
+            if let Some(page) = self.pages.get_mut(&of.table, &of.name) {
                 page.unjudged |= std::mem::replace(&mut page.pressed, pressed) != pressed;
             }
         }
     }
 
     fn judge_anew(&mut self, name: &TableName, partition: Option<&PartitionKey>, now_ms: i64) {
-        match partition {
-            Some(partition) => self.call(&Scope { name: name.clone(), partition: partition.clone() }, now_ms),
-            None => {
-                if let Some(page) = self.pages.get_mut(name) {
-                    page.unjudged = true;
-                }
-            }
+        let Some(partition) = partition else { return self.pages.of_mut(name).for_each(|page| page.unjudged = true) };
+        let branches: Vec<Arc<str>> = self.pages.of(name).map(|page| Arc::clone(&page.reference)).collect();
+        for branch in branches {
+            self.call(&Scope { name: name.clone(), branch, partition: partition.clone() }, now_ms);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use proptest::prelude::*;
 
     use super::*;

@@ -14,6 +14,7 @@ use crate::decide::round::Candidate;
 use crate::decide::{self, Case, ScopeMemory, TableFacts};
 use crate::model::decision::{Decision, Reason, Verdict};
 use crate::model::economy::{Budgets, Prices};
+use crate::model::ident::beside_main;
 use crate::model::layout::{PartitionLayout, Tally};
 use crate::model::outside::Outside;
 use crate::model::partition::PartitionKey;
@@ -27,10 +28,10 @@ use crate::replay::recorder::Recorder;
 use crate::serve::backend::{Explained, label};
 use crate::settings::Warning;
 
-/// One table.
+/// One branch of a table.
 pub struct Page {
     pub(in crate::ooda) facts: TableFacts,
-    pub(in crate::ooda) reference: String,
+    pub(in crate::ooda) reference: Arc<str>,
     pub(in crate::ooda) format_version: u8,
     pub(in crate::ooda) policy: Policy,
     /// Whose it is.
@@ -101,7 +102,7 @@ impl Page {
         let state = &absorbed.state;
         Self {
             facts: facts(view, state, data_bytes(state)),
-            reference: view.reference.clone(),
+            reference: view.reference.as_str().into(),
             format_version: view.format_version,
             policy,
             tenant,
@@ -288,6 +289,7 @@ impl Page {
         };
         scope.mind_others(&explained.decision, &self.policy);
         scope.candidate = Candidate::wanted(&explained.decision, &self.policy, budgets, self.tenant.as_ref());
+        scope.candidate.iter_mut().for_each(|candidate| candidate.context.branch = beside_main(&self.reference));
         if scope.candidate.is_none() {
             scope.rest();
         }
@@ -329,7 +331,7 @@ impl Page {
         };
         let mut decision = decide::judge(&case);
         if let Some(recorder) = known.recorder {
-            recorder.judged(&case, &decision);
+            recorder.judged(&case, beside_main(&self.reference), &decision);
         }
         decision.checks.extend(self.warnings.iter().map(warned));
         decision
@@ -339,7 +341,8 @@ impl Page {
         decision.snapshot_id = known.state.layout.head().unwrap_or_default();
         let decided_ms = Standing::since(scope.standing.as_ref(), &decision.verdict, known.now_ms);
         let label = label(key, self.spec(key));
-        let explained = Explained { label, decision, decided_ms, score: 0.0, waits_for: String::new(), last_job: None };
+        let branch = Arc::clone(&self.reference);
+        let explained = Explained { branch, label, decision, decided_ms, score: 0.0, waits_for: String::new(), last_job: None };
         Some(self.placed(scope, explained))
     }
 
@@ -396,9 +399,8 @@ impl Page {
     fn begun(&self, key: &PartitionKey, foresight: bool) -> Option<Begun> {
         let scope = self.scopes.get(key).filter(|scope| scope.candidate.is_some())?;
         Some(Begun {
-            scope: Scope { name: self.facts.name.clone(), partition: key.clone() },
+            scope: Scope { name: self.facts.name.clone(), branch: Arc::clone(&self.reference), partition: key.clone() },
             table: self.facts.ident,
-            reference: self.reference.clone(),
             verdict: scope.standing.as_ref()?.verdict.clone(),
             max_bytes: scope.max_bytes.unwrap_or(u64::MAX),
             foresight,

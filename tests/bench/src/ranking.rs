@@ -80,6 +80,7 @@ pub fn candidates(count: usize) -> Vec<Candidate> {
             gain_weight: 0.7,
             bound: Bound { gb_hours, millis: 60_000, memory: 1 << 29 },
             context: Context {
+                branch: None,
                 tenant: tenants.get(table % 100).cloned(),
                 bytes: chance(1 << 34),
                 write_amplification: chance(100) as f64 / 10.0,

@@ -24,9 +24,11 @@ use crate::model::table::TableView;
 /// it is kept here and no commit can be based on it.
 pub struct Glance {
     view: TableView,
-    slim: TableMetadata,
+    slim: Arc<TableMetadata>,
     io: FileIO,
     meter: Arc<Meter>,
+    /// Why the service behind its catalog may compact it.
+    service: Option<String>,
 }
 
 impl Glance {
@@ -38,28 +40,29 @@ impl Glance {
         let (io, meter) = counted(io);
         let bytes = Store::new(&io).read(&location).await?;
         let slim = metadata_file::decode_slim(&bytes, &location)?;
-        Ok(Self { view: view(&slim, name, &location, reference), slim, io, meter })
+        Ok(Self { view: view(&slim, name, &location, reference), slim: Arc::new(slim), io, meter, service: None })
     }
 
     /// Of metadata that came with the catalog's answer, as
     /// `metadata_file::decode_slim` reads it.
     pub fn of_slim(slim: TableMetadata, io: &FileIO, name: &TableName, location: &str, reference: &str) -> Self {
         let (io, meter) = counted(io);
-        Self { view: view(&slim, name, location, reference), slim, io, meter }
+        Self { view: view(&slim, name, location, reference), slim: Arc::new(slim), io, meter, service: None }
     }
 
     /// The same under a catalog whose service may compact it, for this reason.
     pub fn under(mut self, service: Option<&str>) -> Self {
         let refused = managed(&self.view, service);
         self.view.refused.extend(refused);
+        self.service = service.map(str::to_owned);
         self
     }
 
     /// Of a table that is loaded whole.
     pub fn of(loaded: &Loaded, reference: &str) -> Self {
-        let slim = loaded.metadata.as_ref().clone();
+        let slim = Arc::clone(&loaded.metadata);
         let (io, meter) = counted(&loaded.io);
-        Self { view: view(&slim, &loaded.name, &loaded.metadata_location, reference), slim, io, meter }
+        Self { view: view(&slim, &loaded.name, &loaded.metadata_location, reference), slim, io, meter, service: None }
     }
 }
 
@@ -71,6 +74,12 @@ fn not_loaded<T>() -> Result<T> {
 impl Table for Glance {
     fn view(&self) -> &TableView {
         &self.view
+    }
+
+    fn on(&self, branch: &str) -> Option<Arc<dyn Table>> {
+        let (slim, io, meter) = (Arc::clone(&self.slim), self.io.clone(), Arc::clone(&self.meter));
+        let view = view(&slim, &self.view.name, &self.view.metadata_location, branch);
+        Some(Arc::new(Self { view, slim, io, meter, service: None }.under(self.service.as_deref())))
     }
 
     async fn manifests(&self, snapshot_id: i64) -> Result<Vec<ManifestRef>> {
