@@ -22,6 +22,8 @@ const BEYOND_MS: i64 = 600_000;
 /// What a job may still take after its bound: tries to commit, and the look at an
 /// outcome that is not known.
 const AFTER_BOUND_MS: i64 = 300_000;
+/// A claim that ends sooner is as good as over: another may be written before it is longer.
+const SOON_MS: i64 = 60_000;
 /// Times a claim is written before the work is left for later.
 const TRIES: u32 = 6;
 
@@ -31,19 +33,26 @@ impl Act {
     /// asks nobody. Gives the table back as it stands then.
     ///
     /// A claim that turns out not to be alone is taken back, and tried again after a wait
-    /// by chance: two that wrote theirs at once do not meet for ever.
+    /// by chance: two that wrote theirs at once do not meet for ever. One that stood before
+    /// serves other jobs too: it is made longer, and never taken back, since whoever writes
+    /// one beside it sees it.
     pub(super) async fn claim(&self, work: &mut Work, table: Arc<dyn Table>) -> Result<Arc<dyn Table>, Verdict> {
         if !self.settings.claims || work.job.plan.reason == REQUEST {
             return Ok(table);
         }
+        // one at a time: two jobs write the same property
+        let _turn = self.leases.committer(work.job.plan.table).await;
         let mut waits = Backoff::new(self.settings.wait, self.settings.longest_wait);
-        let mut table = table;
         let mut wrote = false;
         for number in 0..TRIES {
+            let fresh = self.read(&work.stop, self.load(&work.job.plan)).await.map_err(|e| self.halted(work, e))?;
+            let table = fresh.ok_or(Verdict::Dropped { conflict: Conflict::TableGone })?;
+            work.turn_to(&table);
             let now_ms = self.clock.now_ms();
             let properties = &table.view().properties;
             let needed_ms = now_ms.saturating_add(work.job.plan.bound.millis).saturating_add(AFTER_BOUND_MS);
             let own_ms = own_until_ms(properties, &self.instance, now_ms);
+            let stood = !wrote && own_ms.is_some_and(|until| until >= now_ms.saturating_add(SOON_MS));
             match of_another(properties, &self.instance, now_ms) {
                 // a claim that was there first
                 Some(other) if !wrote => return Err(claimed(other)),
@@ -56,12 +65,9 @@ impl Act {
                 None => {
                     let until = needed_ms.saturating_add(BEYOND_MS).to_string();
                     let set = BTreeMap::from([(key(&self.instance), until)]);
-                    wrote |= self.mark(work, table.as_ref(), number, &set, &over(properties, now_ms)).await?;
+                    wrote |= self.mark(work, table.as_ref(), number, &set, &over(properties, now_ms)).await? && !stood;
                 }
             }
-            let fresh = self.read(&work.stop, self.load(&work.job.plan)).await.map_err(|e| self.halted(work, e))?;
-            table = fresh.ok_or(Verdict::Dropped { conflict: Conflict::TableGone })?;
-            work.turn_to(&table);
         }
         Err(Verdict::Replan { conflict: Conflict::MetadataMoved, max_bytes: None })
     }
