@@ -170,10 +170,8 @@ impl Backend for Loop {
     }
 
     async fn is_followed(&self, name: &TableName) -> Result<(), Error> {
-        match self.book().pages(name).next() {
-            Some(_) => Ok(()),
-            None => self.with_known(name, MAIN, |_, _| ()),
-        }
+        let has_page = self.book().pages(name).next().is_some();
+        if has_page { Ok(()) } else { self.with_known(name, MAIN, |_, _| ()) }
     }
 
     async fn tell(&self, name: &TableName, told: &[Tells], until_ms: i64) -> Result<Taken, Error> {
