@@ -81,7 +81,14 @@ fn check_totals(metadata: &TableMetadata, landed: &HashMap<i64, u64>) -> usize {
 async fn rows_deleted_by_rewrites(journal: &std::path::Path) -> HashMap<i64, u64> {
     let journal = SqliteJournal::open(journal).await.unwrap();
     let jobs = journal.jobs(Query::Latest(u32::MAX)).await.unwrap();
-    jobs.iter().filter_map(|job| Some((job.numbers.snapshot_id?, job.numbers.rows_deleted))).collect()
+    let mut deleted = HashMap::new();
+    // rewrites that fall together share a snapshot
+    for numbers in jobs.iter().map(|job| &job.numbers) {
+        if let Some(snapshot_id) = numbers.snapshot_id {
+            *deleted.entry(snapshot_id).or_insert(0) += numbers.rows_deleted;
+        }
+    }
+    deleted
 }
 
 async fn open(dir: &std::path::Path) -> SqlCatalog {
