@@ -70,7 +70,7 @@ impl World {
                 let journal = self.place.journal().await;
                 let jobs = journal.jobs(Query::Latest(1)).await.unwrap();
                 journal.close().await;
-                if jobs.iter().any(|j| j.state == state || j.state.is_final()) {
+                if jobs.iter().any(|j| j.state == state || state == JobState::Requested || j.state.is_final()) {
                     return;
                 }
             }

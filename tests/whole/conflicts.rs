@@ -207,7 +207,8 @@ async fn a_writer_whose_deletes_cannot_be_carried_does_not_make_the_loop_spin() 
     for _ in 0..12 {
         s.process.pass(86_400_000).await;
     }
-    assert!(s.process.seen.rewrites() <= 10, "{}", s.process.seen.rewrites());
+    // each of nine deletes stops one, and groups of a halved size run side by side
+    assert!(s.process.seen.rewrites() <= 12, "{}", s.process.seen.rewrites());
     let deleted = s.table.load().await.view.snapshots.len();
     assert!(deleted >= 10);
     s.end().await;
