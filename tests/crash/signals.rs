@@ -91,7 +91,7 @@ impl Writer {
 
 /// Waits for a rewrite after so many: how many there are.
 async fn rewritten_since(table: &Table, seen: usize, serving: &Serving) -> usize {
-    for _ in 0..4_800 {
+    for _ in 0..1_200 {
         let metadata = table.load().await.loaded.metadata;
         let rewrites = metadata.snapshots().filter(|s| s.summary().operation == Operation::Replace).count();
         if rewrites > seen {
@@ -99,7 +99,7 @@ async fn rewritten_since(table: &Table, seen: usize, serving: &Serving) -> usize
         }
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
-    panic!("nothing was rewritten in two minutes: {}", serving.said());
+    panic!("nothing was rewritten in half a minute: {}", serving.said());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
