@@ -8,7 +8,11 @@ import re
 
 import pyarrow.parquet as pq
 
-SWITCHES = {"Iceberg": ["spark.sql.iceberg.vectorization.enabled"], "Spark": ["spark.sql.parquet.enableVectorizedReader", "spark.sql.parquet.enableNestedColumnVectorizedReader"]}
+SWITCHES = {
+    "Iceberg": ["spark.sql.iceberg.vectorization.enabled"],
+    # its own reader makes batches for compiled queries alone
+    "Spark": ["spark.sql.parquet.enableVectorizedReader", "spark.sql.parquet.enableNestedColumnVectorizedReader", "spark.sql.codegen.wholeStage"],
+}
 # What a way does not know: its own word for it, and how to tell such a chunk. Anything else must be read.
 UNKNOWN = {
     "Iceberg in batches": (r"boolean \w+ = \d+ with encoding RLE", lambda chunk: chunk.physical_type == "BOOLEAN" and "RLE" in chunk.encodings),

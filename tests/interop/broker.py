@@ -77,7 +77,7 @@ class Broker:
         properties = folder / "server.properties"
         ports = {"plain": plain, "controller": controller, "sasl": sasl}
         properties.write_text(PROPERTIES.format(folder=folder, certs=self.certs, user=USER, password=PASSWORD, **ports))
-        java = ["java", "-XX:+UseSerialGC", "-cp", f"{LIBS}/*", f"-Dlog4j2.configurationFile={HERE}/kafka/log4j2.xml"]
+        java = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{LIBS}/*", f"-Dlog4j2.configurationFile={HERE}/kafka/log4j2.xml"]
         format = ["-Xmx128m", "kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qk", "-c", str(properties)]
         subprocess.run([*java, *format], check=True, capture_output=True)
         self.log = folder / "broker.log"

@@ -16,7 +16,7 @@ import trino as trino_engine
 # Modules that share engines besides Spark, so that one worker starts each of them once.
 SHARED = {"test_encodings": "trino and flink", "test_flink": "trino and flink", "test_live_writers": "trino and flink", "test_stores": "trino and flink", "test_through_proxy": "trino and flink"}
 # What takes long begins early.
-FIRST = ["test_encodings", "test_flink", "test_stores", "test_through_proxy", "test_demo", "test_writers", "test_repack", "test_proxy", "test_rest", "test_fuzz"]
+FIRST = ["test_encodings", "test_flink", "test_stores", "test_through_proxy", "test_demo", "test_v3", "test_repack", "test_users_never_pay", "test_writers", "test_hooks", "test_proxy", "test_rest", "test_fuzz", "test_kafka"]
 # Modules whose sidecar goes over the shared REST catalog, where there is one, on the same tables; with AFTERWRITE_TEST_OVER_REST all do.
 OVER_REST = ["test_serve", "test_strays"]
 EVERYTHING = pytest.StashKey()

@@ -47,7 +47,7 @@ class Connect:
         worker.write_text(WORKER.format(brokers=brokers, folder=folder, port=port))
         sink.write_text(SINK.format(topic=topic, table=table, control=control, catalog=home.name, database=home.database, warehouse=home.warehouse))
         self.log = folder / "connect.log"
-        command = ["java", "-Xmx384m", "-XX:+UseSerialGC", "-cp", f"{java.CACHE}/jars/connect/*", f"-Dlog4j2.configurationFile={HERE}/kafka/log4j2.xml"]
+        command = ["java", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{java.CACHE}/jars/connect/*", f"-Dlog4j2.configurationFile={HERE}/kafka/log4j2.xml"]
         with self.log.open("w") as log:
             self.process = subprocess.Popen([*command, "org.apache.kafka.connect.cli.ConnectStandalone", str(worker), str(sink)], stdout=log, stderr=subprocess.STDOUT)
 

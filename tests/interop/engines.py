@@ -100,6 +100,9 @@ class Spark:
             "spark.sql.warehouse.dir": str(scratch / "spark-warehouse"),
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.shuffle.partitions": "2",
+            # and compiling a query is slower than running it uncompiled
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         }
         builder = SparkSession.builder
@@ -158,6 +161,9 @@ class SparkHome:
         at = f" VERSION AS OF {snapshot}" if snapshot else ""
         return _digest(self.sql(f"SELECT * FROM {self.catalog}.{table}{at}").toArrow())
 
+    def fingerprint(self, table):
+        return _fingerprint(self.sql(f"SELECT * FROM {self.catalog}.{table}").toArrow())
+
     def sums(self, table, snapshots, where="true"):
         """Count and sum of row hashes at each snapshot, computed by Spark itself; by default of all rows."""
         columns = ", ".join(self.sql(f"SELECT * FROM {self.catalog}.{table}").columns)
@@ -179,6 +185,9 @@ class PyIceberg:
 
     def digest(self, table, snapshot=None):
         return _digest(self.catalog.load_table(table).scan(snapshot_id=snapshot).to_arrow())
+
+    def fingerprint(self, table):
+        return _fingerprint(self.catalog.load_table(table).scan().to_arrow())
 
     def sums(self, table, snapshots):
         """Count and sum of row hashes at each snapshot, over what PyIceberg reads: planned anew for each, while a file with
@@ -202,6 +211,19 @@ class PyIceberg:
 def _digest(arrow):
     columns = [column.to_pylist(maps_as_pydicts="strict") if _has_map(column.type) else column.to_pylist() for column in arrow.columns]
     return rows.digest(arrow.column_names, zip(*columns) if columns else [])
+
+
+def _fingerprint(arrow):
+    """Count and order-free hash of many rows of flat columns: what was read, hashed by DuckDB, which takes the columns' texts since
+    readers differ in the widths of their types."""
+    import duckdb
+
+    return duckdb.sql(fingerprint(sorted(arrow.column_names), "arrow")).fetchone()
+
+
+def fingerprint(columns, source):
+    texts = ", ".join(f'"{name}"::VARCHAR' for name in columns)
+    return f"SELECT count(*), sum(hash({texts})::HUGEINT)::VARCHAR FROM {source}"
 
 
 def _has_map(kind):
@@ -307,6 +329,11 @@ class DuckDB:
             if not reads:
                 child.end()
         return tuple(answers[len(self.setup) if each else 0 :]) if answers is not None else None
+
+    def fingerprint(self, table):
+        [[columns]] = self.run(f"SELECT to_json(list(column_name ORDER BY column_name)) FROM (DESCRIBE SELECT * FROM {self.source(table)})", each=True)
+        [(count, total)] = self.run(fingerprint(json.loads(columns), self.source(table)), each=True)
+        return int(count), total
 
     def digest(self, table, snapshot=None):
         at = f", snapshot_from_id={snapshot}" if snapshot else ""

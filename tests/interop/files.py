@@ -9,7 +9,7 @@ import java
 
 
 def parquet_java(*words, stdin=""):
-    command = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-cp", f"{java.CACHE}/classes/parquet:{java.spark_jars()}", *words]
+    command = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{java.CACHE}/classes/parquet:{java.spark_jars()}", *words]
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout.splitlines()

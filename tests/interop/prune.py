@@ -23,7 +23,8 @@ def check(lab, table, trino=None):
     through_tables(lab, table, wanted, trino)
     # Spark's own reader prunes pages by their index; in batches it knows no split bytes
     split = set().union(*(batches.having(path, lambda chunk: "BYTE_STREAM_SPLIT" in chunk.encodings) for path in paths))
-    lab.spark.session.conf.set("spark.sql.parquet.enableVectorizedReader", str(not split).lower())
+    for switch in batches.SWITCHES["Spark"]:
+        lab.spark.session.conf.set(switch, str(not split).lower())
     lab.spark.session.read.parquet(*map(str, paths)).createOrReplaceTempView("files_of_table")
     by_sql("Spark on the files", "files_of_table", wanted, spark_asks(lab))
 

@@ -7,6 +7,7 @@ are added modulo 2^128, so order does not matter and doubled rows do.
 
 import datetime as dt
 import decimal
+import functools
 import hashlib
 import math
 import uuid
@@ -14,31 +15,33 @@ import uuid
 EPOCH = dt.datetime(1970, 1, 1)
 
 
+def moment(value):
+    if value.tzinfo is not None:
+        value = value.astimezone(dt.timezone.utc).replace(tzinfo=None)
+    return f"t{(value - EPOCH) // dt.timedelta(microseconds=1)}"
+
+
+# by the value's own type; what takes long is told once for equal values, whose text is the same
+FORMS = {
+    type(None): lambda value: "N",
+    bool: lambda value: f"b{int(value)}",
+    int: lambda value: f"i{value}",
+    float: lambda value: "fNaN" if math.isnan(value) else f"f{value.hex()}",
+    decimal.Decimal: functools.lru_cache(100_000)(lambda value: "d" + format(value.normalize(), "f") if value else "d0"),
+    str: lambda value: f"s{len(value)}:{value}",
+    dt.datetime: functools.lru_cache(100_000)(moment),
+    dt.date: functools.lru_cache(100_000)(lambda value: "D" + value.isoformat()),
+    dt.time: lambda value: "T" + value.isoformat(),
+}
+
+
 def canonical(value):
-    if value is None:
-        return "N"
-    if isinstance(value, bool):
-        return f"b{int(value)}"
-    if isinstance(value, int):
-        return f"i{value}"
-    if isinstance(value, float):
-        if math.isnan(value):
-            return "fNaN"
-        return f"f{value.hex()}"
-    if isinstance(value, decimal.Decimal):
-        return "d" + format(value.normalize(), "f") if value else "d0"
-    if isinstance(value, str):
-        return f"s{len(value)}:{value}"
+    if form := FORMS.get(type(value)):
+        return form(value)
+    if isinstance(value, dt.datetime):  # pandas has a kind of its own
+        return moment(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return "x" + bytes(value).hex()
-    if isinstance(value, dt.datetime):
-        if value.tzinfo is not None:
-            value = value.astimezone(dt.timezone.utc).replace(tzinfo=None)
-        return f"t{(value - EPOCH) // dt.timedelta(microseconds=1)}"
-    if isinstance(value, dt.date):
-        return "D" + value.isoformat()
-    if isinstance(value, dt.time):
-        return "T" + value.isoformat()
     if isinstance(value, uuid.UUID):
         return canonical(str(value))
     if hasattr(value, "asDict"):

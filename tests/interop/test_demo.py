@@ -75,7 +75,7 @@ def readers(demo, spark_jvm):
 @pytest.mark.parametrize("table", TABLES)
 def test_every_engine_reads_the_same_rows_with_and_without(demo, readers, table):
     sides = {t["name"]: t for t in demo[1]["tables"]}[table]
-    digests = {(name, side): reader.digest(f"{side}_afterwrite.{table}") for name, reader in readers.items() for side in ("with", "without")}
+    digests = {(name, side): reader.fingerprint(f"{side}_afterwrite.{table}") for name, reader in readers.items() for side in ("with", "without")}
     assert len(set(digests.values())) == 1, digests
     count = next(iter(digests.values()))[0]
     assert (sides["with"]["rows"], sides["without"]["rows"]) == (count, count)

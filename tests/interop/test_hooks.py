@@ -224,7 +224,7 @@ def test_the_flink_job_of_the_deployment_folder_tells_over_kafka(spark_jvm, scra
             "CATALOG_URI": jdbc, "WAREHOUSE": f"file://{home.warehouse}", "BROKERS": broker.plain,
             "ROWS": "3000", "ROWS_PER_SECOND": "200", "CHECKPOINT_INTERVAL": "1s",
         }
-        command = ["java", "-Xmx640m", "-XX:+UseSerialGC", *flink_engine.OPENS, "-cp", jars, "afterwrite.example.RunSql", str(DEPLOY / "flink" / "orders.sql")]
+        command = ["java", "-Xmx640m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *flink_engine.OPENS, "-cp", jars, "afterwrite.example.RunSql", str(DEPLOY / "flink" / "orders.sql")]
         done = subprocess.run(command, env={**os.environ, **given}, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
         made = [s for s in spark.snapshots("sales.orders") if s["operation"] == "append"]

@@ -139,7 +139,7 @@ def run_flink(stage, scratch, name, statements):
     # a source needs what sinks do without
     files = next(pathlib.Path(java.CACHE, "jars/flink").glob("flink-connector-files-*.jar"))
     jars = f"{java.CACHE}/hooks/flink/*:{java.CACHE}/jars/flink-sql/*:{files}"
-    command = ["java", "-Xmx640m", "-XX:+UseSerialGC", *flink_engine.OPENS, "-cp", jars, "afterwrite.example.RunSql", str(scratch / name)]
+    command = ["java", "-Xmx640m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *flink_engine.OPENS, "-cp", jars, "afterwrite.example.RunSql", str(scratch / name)]
     done = subprocess.run(command, env={**os.environ, "PROXY": stage.url}, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
 
