@@ -1,6 +1,6 @@
 //! The jobs that this process is at, and which of them a writer has overtaken.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::model::outcome::Conflict;
 use crate::model::plan::{JobId, Plan};
 use crate::model::table::TableView;
 
-/// The jobs under way.
+/// The jobs under way, in the order in which they were asked for.
 #[derive(Default)]
 pub(super) struct Active {
-    jobs: Mutex<HashMap<JobId, Running>>,
+    jobs: Mutex<BTreeMap<JobId, Running>>,
 }
 
 /// A job under way.
@@ -63,7 +63,7 @@ impl Active {
     }
 
     /// A panic elsewhere leaves the map whole: each change is one call.
-    fn lock(&self) -> MutexGuard<'_, HashMap<JobId, Running>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<JobId, Running>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

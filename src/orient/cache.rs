@@ -1,7 +1,7 @@
 //! States in memory, within a bound of bytes. What is evicted is never wrong,
 //! only slower to come by: it is read from its checkpoint, or computed again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use moka::policy::EvictionPolicy;
@@ -79,8 +79,8 @@ impl States {
         }
     }
 
-    /// What is held, in no order.
-    pub fn keys(&self) -> Vec<Key> {
+    /// What is held, in order.
+    pub fn keys(&self) -> BTreeSet<Key> {
         self.cache.iter().map(|(key, _)| (*key).clone()).collect()
     }
 

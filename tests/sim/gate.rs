@@ -71,7 +71,7 @@ pub struct Trace {
     pub tail: VecDeque<String>,
 }
 
-const TAIL: usize = 80;
+const TAIL: usize = 240;
 
 impl Gate {
     pub fn new(seed: u64) -> Arc<Self> {
@@ -221,15 +221,7 @@ impl Gate {
             let yields = if call == Call::Read { 0 } else { dice.below(3) };
             (yields, dice.one_in(seldom), dice.one_in(trouble.death), dice.one_in(fails))
         };
-        if call == Call::Read || call == Call::Journal {
-            // not in the hash: of one file several parts may be read in any order, and on which side of the words that are told they fall
-            // is not the seed's alone
-            if self.loud {
-                eprintln!("    {call:?} {what}");
-            }
-        } else {
-            self.note(|| format!("  {call:?} {what}{}", if fails { " fails" } else { "" }));
-        }
+        self.note(|| format!("  {call:?} {what}{}", if fails { " fails" } else { "" }));
         for _ in 0..yields {
             tokio::task::yield_now().await;
         }

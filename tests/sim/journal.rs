@@ -62,11 +62,11 @@ impl SimJournal {
 }
 
 macro_rules! behind_the_gate {
-    ($($name:ident($($arg:ident: $type:ty),*) -> $result:ty;)*) => {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $result:ty, [$($told:expr),*];)*) => {
         #[async_trait]
         impl Journal for SimJournal {
             async fn request(&self, job: &Job, dead: &[String]) -> Result<bool> {
-                self.pass("request").await?;
+                self.pass(&format!("request {}", job.id.0)).await?;
                 if !self.inner.request(job, dead).await? {
                     return Ok(false);
                 }
@@ -92,7 +92,7 @@ macro_rules! behind_the_gate {
             }
 
             async fn change_blob(&self, kind: &str, key: &str, change: &Change<'_>) -> Result<Option<Blob>> {
-                self.pass("change_blob").await?;
+                self.pass(&format!("change_blob {kind} {key}")).await?;
                 self.inner.change_blob(kind, key, change).await
             }
 
@@ -112,13 +112,13 @@ macro_rules! behind_the_gate {
             }
 
             async fn begin(&self, holder: &str, attempt: &Attempt) -> Result<()> {
-                self.pass("begin").await?;
+                self.pass(&format!("begin {}", attempt.id.0)).await?;
                 self.expect_not_held(attempt);
                 self.inner.begin(holder, attempt).await
             }
 
             async fn blob(&self, kind: &str, key: &str) -> Result<Option<Blob>> {
-                let passed = self.pass("blob").await;
+                let passed = self.pass(&format!("blob {kind} {key}")).await;
                 if kind == "leases" && !self.by_hand {
                     hold(&self.account).reads_leases = passed.is_ok();
                 }
@@ -127,39 +127,40 @@ macro_rules! behind_the_gate {
             }
 
             $(async fn $name(&self, $($arg: $type),*) -> Result<$result> {
-                self.pass(stringify!($name)).await?;
+                self.pass(&[stringify!($name).to_owned(), $(format!("{:?}", $told)),*].join(" ")).await?;
                 self.inner.$name($($arg),*).await
             })*
         }
     };
 }
 
+// what follows on the result is told of each call
 behind_the_gate! {
-    instance(fresh: &str) -> String;
-    beat(holder: &str, now_ms: i64) -> bool;
-    take_place(holder: &str, job: &JobId, dead: &[String]) -> bool;
-    leave_place(holder: &str, job: &JobId) -> ();
-    release(holder: &str) -> ();
-    adopt(job: &JobId, from: &str, to: &str) -> ();
-    job(id: &JobId) -> Option<Job>;
-    jobs(query: Query) -> Vec<Job>;
-    ask_cancel(id: &JobId) -> bool;
-    is_cancelled(id: &JobId) -> bool;
-    step(holder: &str, attempt: &AttemptId, to: &AttemptState) -> ();
-    attempts(job: &JobId) -> Vec<Attempt>;
-    litter() -> Vec<Attempt>;
-    name_file(attempt: &AttemptId, path: &str) -> ();
-    files(attempt: &AttemptId) -> Vec<String>;
-    move_files(from: &AttemptId, to: &AttemptId, paths: &[String]) -> ();
-    forget_files(attempt: &AttemptId, paths: &[String]) -> ();
-    pause(pause: &Pause) -> ();
-    resume(table: Option<&TableIdent>) -> bool;
-    pauses() -> Pauses;
-    put_blob(kind: &str, key: &str, blob: &Blob) -> ();
-    drop_blob(kind: &str, key: &str) -> ();
-    log_blob(kind: &str, key: &str, at: u64, record: &[u8]) -> ();
-    blob_log(kind: &str, key: &str) -> Vec<Vec<u8>>;
-    kept() -> Vec<Kept>;
-    forget_kept(job: &JobId) -> ();
-    prune(before_ms: i64) -> u64;
+    instance(fresh: &str) -> String, [fresh];
+    beat(holder: &str, now_ms: i64) -> bool, [now_ms];
+    take_place(holder: &str, job: &JobId, dead: &[String]) -> bool, [job.0];
+    leave_place(holder: &str, job: &JobId) -> (), [job.0];
+    release(holder: &str) -> (), [];
+    adopt(job: &JobId, from: &str, to: &str) -> (), [job.0];
+    job(id: &JobId) -> Option<Job>, [id.0];
+    jobs(query: Query) -> Vec<Job>, [query];
+    ask_cancel(id: &JobId) -> bool, [id.0];
+    is_cancelled(id: &JobId) -> bool, [id.0];
+    step(holder: &str, attempt: &AttemptId, to: &AttemptState) -> (), [attempt.0, to];
+    attempts(job: &JobId) -> Vec<Attempt>, [job.0];
+    litter() -> Vec<Attempt>, [];
+    name_file(attempt: &AttemptId, path: &str) -> (), [attempt.0, path];
+    files(attempt: &AttemptId) -> Vec<String>, [attempt.0];
+    move_files(from: &AttemptId, to: &AttemptId, paths: &[String]) -> (), [from.0, to.0, paths];
+    forget_files(attempt: &AttemptId, paths: &[String]) -> (), [attempt.0, paths];
+    pause(pause: &Pause) -> (), [pause];
+    resume(table: Option<&TableIdent>) -> bool, [table];
+    pauses() -> Pauses, [];
+    put_blob(kind: &str, key: &str, blob: &Blob) -> (), [kind, key, crc32fast::hash(&blob.bytes)];
+    drop_blob(kind: &str, key: &str) -> (), [kind, key];
+    log_blob(kind: &str, key: &str, at: u64, record: &[u8]) -> (), [kind, key, at, crc32fast::hash(record)];
+    blob_log(kind: &str, key: &str) -> Vec<Vec<u8>>, [kind, key];
+    kept() -> Vec<Kept>, [];
+    forget_kept(job: &JobId) -> (), [job.0];
+    prune(before_ms: i64) -> u64, [before_ms];
 }

@@ -173,7 +173,7 @@ const HAPPENS: [&str; 43] = [
 
 #[test]
 fn the_same_seed_is_the_same_run() {
-    for seed in [3, 4, 5, 1001, 1002, 1003] {
+    for seed in [2, 3, 5, 1001, 1002, 1010] {
         let (first, second) = (run(seed, STEPS), run(seed, STEPS));
         assert_eq!(
             (first.hash, first.steps, first.ours, first.failure),

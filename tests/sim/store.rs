@@ -213,7 +213,7 @@ struct Reader {
 #[async_trait]
 impl FileRead for Reader {
     async fn read(&self, range: Range<u64>) -> Result<Bytes> {
-        self.door.pass(Call::Read, &self.path).await?;
+        self.door.pass(Call::Read, &format!("{} {range:?}", self.path)).await?;
         let bytes = self.door.objects.get(&self.path).ok_or_else(|| absent(&self.path))?;
         let (from, to) = (range.start as usize, range.end as usize);
         if from > to || to > bytes.len() {

@@ -26,7 +26,7 @@ pub(super) use resolve::parentless;
 pub use trace::trace_attempt;
 pub use undo::undo;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use iceberg::spec::ManifestContentType::{Data, Deletes};
 use iceberg::spec::{DataFile, FormatVersion, Snapshot, SnapshotReference, SnapshotRetention, StatisticsFile, TableMetadata};
@@ -237,7 +237,7 @@ async fn dangling(table: &IcebergTable, head: &Head, ready: &[Ready<'_>]) -> Res
 
 /// What the rewrites change in the base's manifests.
 fn edit(ready: &[Ready<'_>], dangling: &[Vec<LiveDelete>], sequence: i64) -> Result<Edit> {
-    let mut edit = Edit { doomed: HashMap::new(), added: Vec::new() };
+    let mut edit = Edit { doomed: BTreeMap::new(), added: Vec::new() };
     for (Ready { member: Member { plan, .. }, state, added }, dangling) in ready.iter().zip(dangling) {
         let inputs: Vec<FileKey> = plan.inputs.iter().map(|f| FileKey { path: f.path.clone(), offset: None }).collect();
         for (home, files) in replace::by_home(&state.homes, inputs.iter().chain(dangling.iter().map(|d| &d.key)))? {

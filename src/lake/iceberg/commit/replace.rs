@@ -1,7 +1,7 @@
 //! The manifests of a replace snapshot: a function of the base, the plans and the
 //! outputs. Nothing is kept from one try to the next but the outputs' data files.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use iceberg::spec::{DataFile, ManifestContentType, ManifestFile};
@@ -19,7 +19,7 @@ const AT_ONCE: usize = 8;
 /// What a commit changes in the base's manifests.
 pub struct Edit {
     /// Files to remove, by the place in the head's list of their manifest.
-    pub doomed: HashMap<usize, HashSet<FileKey>>,
+    pub doomed: BTreeMap<usize, HashSet<FileKey>>,
     /// Files to add.
     pub added: Vec<Batch>,
 }
@@ -188,12 +188,12 @@ impl Folder {
     }
 }
 
-/// Where each doomed file lies.
+/// Where each doomed file lies, in the order of the list.
 ///
 /// # Errors
 /// `damaged`, when the base's state names a file whose manifest it does not know.
-pub fn by_home<'a>(homes: &HashMap<FileKey, usize>, files: impl Iterator<Item = &'a FileKey>) -> Result<HashMap<usize, HashSet<FileKey>>> {
-    let mut doomed: HashMap<usize, HashSet<FileKey>> = HashMap::new();
+pub fn by_home<'a>(homes: &HashMap<FileKey, usize>, files: impl Iterator<Item = &'a FileKey>) -> Result<BTreeMap<usize, HashSet<FileKey>>> {
+    let mut doomed: BTreeMap<usize, HashSet<FileKey>> = BTreeMap::new();
     for key in files {
         let home = homes.get(key).ok_or_else(|| Error::damaged(&key.path, "is in no manifest of the base"))?;
         doomed.entry(*home).or_default().insert(key.clone());
