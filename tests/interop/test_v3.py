@@ -259,3 +259,106 @@ def test_vectors_that_spark_commits_meanwhile_are_carried_over(lab):
     # a compaction that nobody overtakes applies them for good
     compact(lab, table, landed=2)
     assert vectors(lab, table) == []
+
+
+class Moments:
+    """A table with moments in nanoseconds, which Spark and DuckDB do not know and PyIceberg does not write: Iceberg's own Java library writes and reads it."""
+
+    def __init__(self, lab, table):
+        self.gateway, self.jvm = lab.spark.session._sc._gateway, lab.spark.session._jvm
+        self.iceberg = self.jvm.org.apache.iceberg
+        nano = self.iceberg.types.Types.TimestampNanoType
+        create(lab, table)
+        self.table = self.iceberg.spark.Spark3Util.loadIcebergTable(lab.spark.session._jsparkSession, f"lake.db.{table}")
+        update = self.table.updateSchema().deleteColumn("v").deleteColumn("d").deleteColumn("p")
+        update.addColumn("at", nano.withoutZone()).addColumn("zoned", nano.withZone()).commit()
+
+    def record(self, schema, **values):
+        time, record = self.jvm.java.time, self.iceberg.data.GenericRecord.create(schema)
+        for name, value in values.items():
+            if name in ("at", "zoned") and value is not None:
+                value = time.LocalDateTime.ofEpochSecond(value // 10**9, value % 10**9, time.ZoneOffset.UTC)
+                value = value if name == "at" else value.atOffset(time.ZoneOffset.UTC)
+            record.setField(name, value)
+        return record
+
+    def file(self):
+        self.table.refresh()
+        return self.iceberg.io.OutputFileFactory.builderFor(self.table, 1, 1).build().newOutputFile()
+
+    def append(self, rows):
+        """One data file; `rows` are an id and the two moments, in nanoseconds since 1970."""
+        file, schema = self.file(), self.table.schema()
+        factory = getattr(self.iceberg.data, "GenericFileWriterFactory$Builder")(self.table).build()
+        writer = factory.newDataWriter(file, self.table.spec(), None)
+        for id, at, zoned in rows:
+            writer.write(self.record(schema, id=id, at=at, zoned=zoned))
+        writer.close()
+        self.table.newAppend().appendFile(writer.toDataFile()).commit()
+
+    def delete(self, **moment):
+        """An equality delete of one moment."""
+        file, (name,) = self.file(), moment
+        keys = self.gateway.new_array(self.gateway.jvm.int, 1)
+        keys[0] = self.table.schema().findField(name).fieldId()
+        schema = self.table.schema().select([name])
+        builder = getattr(self.iceberg.data, "GenericFileWriterFactory$Builder")(self.table)
+        writer = builder.equalityFieldIds(keys).equalityDeleteRowSchema(schema).build().newEqualityDeleteWriter(file, self.table.spec(), None)
+        writer.write(self.record(schema, **moment))
+        writer.close()
+        self.table.newRowDelta().addDeletes(writer.toDeleteFile()).commit()
+
+    def rows(self, where=None):
+        """Every row as text, by the library's own reader; of a filter, by the bounds of files too."""
+        self.table.refresh()
+        scan = self.iceberg.data.IcebergGenerics.read(self.table)
+        rows = each((scan.where(where) if where else scan).build())
+        return sorted(tuple(str(row.getField(name)) for name in ("id", "at", "zoned")) for row in rows)
+
+    def files(self):
+        self.table.refresh()
+        return [task.file().location() for task in each(self.table.newScan().planFiles())]
+
+
+def each(iterable):
+    """What Java iterates over."""
+    iterator = iterable.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
+NANOS = 1_700_000_000_123_456_789
+# a number that is sent to Java as a long
+ID = 10**12
+
+
+@pytest.mark.parametrize("path", ["re-pack", "re-encode"])
+def test_moments_in_nanoseconds_are_compacted_to_the_nanosecond(lab, path):
+    table = f"moments_{path.replace('-', '_')}"
+    moments = Moments(lab, table)
+    if path == "re-encode":
+        for column in ("id", "at", "zoned"):
+            moments.table.updateProperties().set(f"write.parquet.bloom-filter-enabled.column.{column}", "true").commit()
+    for file in range(5):
+        rows = [(ID + n, None if n % 7 == 3 else NANOS + n, None if n % 5 == 1 else -NANOS - n) for n in range(file * 200, file * 200 + 200)]
+        moments.append(rows)
+    # its neighbours are a nanosecond away
+    moments.delete(at=NANOS + 400)
+    moments.delete(zoned=-NANOS - 700)
+    before = moments.rows()
+    assert len(before) == 998 and (f"{ID + 401}", "2023-11-14T22:13:20.123457190", "None") in before, before[:3]
+    [done] = lab.afterwrite.compact(f"db.{table}")
+    assert done["path"] == path and done.get("snapshot_id"), done
+    assert moments.rows() == before and len(moments.files()) == 1
+    # by bounds of files, which are nanoseconds too
+    where = moments.iceberg.expressions.Expressions
+    at = moments.record(moments.table.schema(), at=NANOS + 999).getField("at").toString()
+    assert [row[0] for row in moments.rows(where.equal("at", at))] == [f"{ID + 999}"]
+    assert moments.rows(where.greaterThan("at", at)) == []
+    # and goes on: the library's deletes and rows beside our outputs
+    moments.delete(at=NANOS + 401)
+    moments.append([(ID + 5000, NANOS + 401, -1)])
+    assert len(moments.rows()) == 998
+    before = moments.rows()
+    [done] = lab.afterwrite.compact(f"db.{table}")
+    assert done.get("snapshot_id") and moments.rows() == before and len(moments.files()) == 1, done
