@@ -78,6 +78,35 @@ async fn each_branch_is_known_over_a_restart_and_rests_by_itself() {
 }
 
 #[tokio::test]
+async fn a_branch_that_rests_lets_another_be_rewritten_over_a_restart_too() {
+    let world = world();
+    let table = world.table(Table::plain(), "t").await;
+    // given a rewrite of one branch, where main has one file
+    table.append(rows([0], 0)).await;
+    table.set_branch("audit", table.head().await).await;
+    for id in 100..109 {
+        table.change().branch("audit").append(rows([id], 0)).commit().await;
+    }
+    let process = world.start().await;
+    process.look_at(&table).await;
+    assert_eq!(process.seen.rewrites(), 1);
+    process.stop().await;
+    // when main gets small files, and the branch too
+    append_small(&table, 200, 9, 0).await;
+    for id in 300..309 {
+        table.change().branch("audit").append(rows([id], 0)).commit().await;
+    }
+    let before = both(&table).await;
+    let process = world.start().await;
+    process.look_at(&table).await;
+    // then main alone is rewritten
+    let files = async |branch: &str| oracle::live(&table.load_branch(branch).await).await.len();
+    assert_eq!((process.seen.rewrites(), files("main").await, files("audit").await), (1, 1, 10));
+    assert_eq!(both(&table).await, before);
+    process.stop().await;
+}
+
+#[tokio::test]
 async fn an_event_about_a_branch_that_is_looked_after_marks_the_table_once() {
     let world = world();
     let table = given(&world).await;

@@ -71,18 +71,26 @@ async fn groups_of_one_partition_run_side_by_side() {
 
 #[tokio::test]
 async fn others_find_a_place_beside_a_partition_of_many_groups() {
-    let settings = "[defaults]\nact = true\ntarget_file_size = \"1MiB\"\nmax_job_size = \"8KiB\"\n[budget]\nconcurrent_jobs = 2\n";
+    let settings = "[defaults]\nact = true\ntarget_file_size = \"1MiB\"\nmax_job_size = \"8KiB\"\n[budget]\nconcurrent_jobs = 3\n";
     let world = World::new(settings);
     let table = world.table(Table::partitioned_by_p(), "t").await;
-    append_small(&table, 0, 40, 0).await;
-    append_small(&table, 100, 9, 1).await;
-    append_small(&table, 200, 9, 2).await;
+    append_small(&table, 0, 80, 0).await;
     let process = world.start().await;
     let gate = process.seen.gate.lock().await;
     process.report(&table).await;
-    process.until("jobs", async || process.seen.rewrites() == 2).await;
+    process.until("jobs", async || process.seen.rewrites() == 3).await;
+    // given another partition that waits while one has all places
+    append_small(&table, 100, 9, 1).await;
+    process.report(&table).await;
+    let waits = async || process.ooda.list_candidates(10).await.unwrap().iter().any(|one| one.label == "p=1");
+    process.until("one that waits", waits).await;
+    // when the three end, and the next ones wait
+    drop(gate);
+    let gate = process.seen.gate.lock().await;
+    process.until("the next jobs", async || process.seen.rewrites() == 6).await;
     let scopes: Vec<_> = process.seen.order.lock().unwrap().iter().map(|(_, scope)| scope.clone()).collect();
-    assert_ne!(scopes[0], scopes[1]);
+    assert!(scopes[..3].iter().all(|scope| *scope == scopes[0]));
+    assert_eq!(scopes[3..].iter().filter(|scope| **scope != scopes[0]).count(), 1);
     drop(gate);
     process.rest().await;
     process.nothing_is_stuck(&world).await;
