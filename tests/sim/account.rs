@@ -7,6 +7,7 @@ use afterwrite::act::Job;
 use afterwrite::model::economy::Limits;
 use afterwrite::model::ident::TableName;
 use afterwrite::model::plan::JobId;
+use afterwrite::ooda::lease::Leases;
 use afterwrite::settings::Settings;
 
 /// A job that runs, as far as the journal has told.
@@ -52,8 +53,8 @@ pub struct Account {
     starts: Vec<Start>,
     /// Jobs that people ran beside.
     by_hand: BTreeSet<JobId>,
-    /// Whether leases on tables could be read last.
-    pub reads_leases: bool,
+    /// The leases on tables as the process read them last; `None` when it could not.
+    pub leases: Option<Leases>,
 }
 
 impl Account {
@@ -61,7 +62,7 @@ impl Account {
     pub fn begin_anew(&mut self) {
         self.running.clear();
         self.doubted.clear();
-        self.reads_leases = false;
+        self.leases = None;
     }
 
     /// The journal failed: a job that runs may end without its knowing.

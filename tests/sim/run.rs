@@ -12,8 +12,6 @@ use afterwrite::lake::clock::Clock;
 use afterwrite::model::decision::{self, Reason};
 use afterwrite::model::event::{Certainty, Door, Event};
 use afterwrite::model::killpoint::KillPoint;
-use afterwrite::model::writers::Hold;
-use afterwrite::ooda::lease::{Lease, Leases};
 use afterwrite::orient::{Key, recompute};
 use afterwrite::serve::backend::Backend;
 use afterwrite::settings;
@@ -300,23 +298,9 @@ impl Run<'_> {
                 }
             }
             4 | 5 => self.undo(which),
-            6 => self.lease(which),
+            6 => self.world.lease(which),
             _ => self.compact(which),
         }
-    }
-
-    /// Somebody holds a table for some minutes, or gives it back.
-    fn lease(&self, which: usize) {
-        let (journal, now_ms) = (self.world.journal.as_ref(), self.world.clock.now_ms());
-        let table = self.world.tables[which % self.world.tables.len()].name.clone();
-        let for_ms = [0, 20_000, 600_000][which % 3];
-        self.world.gate.note(|| format!("{table} is held for {for_ms} ms"));
-        self.world.gate.add("holds", u64::from(for_ms > 0));
-        let hold = Hold { by: "backfill".into(), until_ms: now_ms + for_ms };
-        let _ = match for_ms {
-            0 => now(Leases::release(journal, &table, None, now_ms)).map(drop),
-            _ => now(Leases::take(journal, Lease { table, hold }, now_ms)),
-        };
     }
 
     /// `compact` by hand, beside whatever the process does.

@@ -9,6 +9,8 @@ use afterwrite::act::MemoryJournal;
 use afterwrite::lake::clock::Clock;
 use afterwrite::model::ident::TableName;
 use afterwrite::model::plan::{ATTEMPT_KEY, AttemptId, JobId};
+use afterwrite::model::writers::Hold;
+use afterwrite::ooda::lease::{Lease, Leases};
 use afterwrite::settings::Settings;
 use iceberg::spec::{PrimitiveType, TableMetadata, Transform};
 
@@ -73,9 +75,9 @@ fn settings(dice: &mut Dice) -> String {
     let quiet = [0, 0, 0, 2][dice.below(4)];
     let job = [1, 8, 64, 1024][dice.below(4)] * target;
     let jobs = 1 + dice.below(3);
-    let budget = ["0.02", "0.2", "8"][dice.below(3)];
+    let budget = ["0.001", "0.02", "8"][dice.below(3)];
     let commits = ["1", "4", "\"off\""][dice.below(3)];
-    let [all, own] = [(); 2].map(|()| ["\"off\"", "\"off\"", "\"64KiB\"", "\"1MiB\""][dice.below(4)]);
+    let [all, own] = [(); 2].map(|()| ["\"off\"", "\"off\"", "\"8KiB\"", "\"64KiB\""][dice.below(4)]);
     let tenant = [
         String::new(),
         format!("[[tenant]]\nname = \"own\"\nmatch = [\"lake.ns.t1\"]\nbytes_per_hour = {own}\nconcurrent_jobs = 1\n"),
@@ -159,6 +161,20 @@ impl World {
         world.backend.join(weak.clone());
         world.gate.join(weak);
         world
+    }
+
+    /// Somebody holds a table for some minutes, or gives it back.
+    pub fn lease(&self, which: usize) {
+        let (journal, now_ms) = (self.journal.as_ref(), self.clock.now_ms());
+        let table = self.tables[which % self.tables.len()].name.clone();
+        let for_ms = [0, 20_000, 600_000][which % 3];
+        self.gate.note(|| format!("{table} is held for {for_ms} ms"));
+        self.gate.add("holds", u64::from(for_ms > 0));
+        let hold = Hold { by: "backfill".into(), until_ms: now_ms + for_ms };
+        let _ = match for_ms {
+            0 => now(Leases::release(journal, &table, None, now_ms)).map(drop),
+            _ => now(Leases::take(journal, Lease { table, hold }, now_ms)),
+        };
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -255,6 +271,13 @@ impl Meanwhile for World {
         // the product would take it for a panic of its own
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.write())) {
             self.gate.wrong(format!("a writer cannot go on: {}", words(panic.as_ref())));
+        }
+        let held = {
+            let dice = &mut self.state().dice;
+            dice.one_in(12).then(|| dice.below(100))
+        };
+        if let Some(which) = held {
+            self.lease(which);
         }
     }
 }
