@@ -277,6 +277,9 @@ fn rule(value: &Value, expressions: &Expressions) -> Read<Rule> {
     if let (Some(trigger), true) = (expressions.trigger(&name), given.is_empty()) {
         return Ok(trigger.clone());
     }
+    if name == "sort" {
+        return Err("rule `sort`: rewrites keep the order of rows, and nothing tells how far files overlap".into());
+    }
     let default = Policy::default().rules.into_iter().find(|r| r.name() == name);
     let default =
         default.ok_or_else(|| format!("unknown rule `{name}`: write {}small-files, entropy or deletes", expressions.trigger_names()))?;

@@ -6,6 +6,7 @@ use afterwrite::model::decision::{Reason, Verdict};
 use afterwrite::model::outcome::Outcome;
 use afterwrite::model::plan::{AttemptId, Path};
 use afterwrite::model::policy::Policy;
+use afterwrite::settings::Settings;
 use iceberg::TableUpdate;
 use iceberg::spec::{NullOrder, SortDirection, SortField, SortOrder, Transform};
 
@@ -68,4 +69,16 @@ fn h69_files_of_the_target_size_are_named_healthy_and_nothing_is_said_to_be_done
     assert_eq!(world.judge().verdict, Verdict::Not { reason: Reason::Healthy });
     assert!(world.turn().planned.is_none());
     assert_eq!(world.rewrites, 0);
+}
+
+#[test]
+fn h69_a_rule_that_asks_for_sorting_is_refused_by_name() {
+    let wrong = |toml: &str| Settings::read(toml, []).err().unwrap().to_string();
+    let why = "rule `sort`: rewrites keep the order of rows, and nothing tells how far files overlap";
+    for rules in ["[\"small-files\", \"sort\"]", "\"sort\"", "[{ rule = \"sort\", depth = 4 }]"] {
+        let told = wrong(&format!("[defaults]\nrules = {rules}\n"));
+        assert!(told.contains(&format!("defaults.rules: {why}")), "{told}");
+    }
+    let told = wrong("[trigger.overlapping]\nwhen = \"overlap_depth > 4\"\n");
+    assert!(told.contains("unknown trait `overlap_depth`"), "{told}");
 }

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import decimal
+import time
 import uuid
 
 import pyarrow as pa
@@ -362,3 +363,35 @@ def test_h57_a_spark_stream_neither_fails_on_nor_rereads_a_replace(lab, tmp_path
     insert(lab, "stream", commits=1)
     drain()
     assert sum(seen) == 450
+
+
+def test_h58_a_replace_of_three_hundred_files_holds_up_no_spark_stream(lab, tmp_path):
+    lab.spark.sql("CREATE TABLE lake.db.lag (id BIGINT) USING iceberg TBLPROPERTIES ('format-version'='2', 'write.distribution-mode'='none')")
+    lab.spark.sql("INSERT INTO lake.db.lag SELECT /*+ REPARTITION(300) */ id FROM range(0, 30000, 1, 2)")
+    seen = []
+
+    def drain():
+        """Seconds until the stream has all that there is, from where it ended before."""
+        began = time.monotonic()
+        query = (
+            lab.spark.session.readStream.format("iceberg").load("lake.db.lag").writeStream
+            .foreachBatch(lambda frame, _: seen.append(frame.count()))
+            .option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        )
+        query.awaitTermination()
+        return time.monotonic() - began
+
+    def one_more():
+        lab.spark.sql("INSERT INTO lake.db.lag VALUES (-1)")
+        seen.clear()
+        took = drain()
+        assert seen == [1]
+        return took
+
+    drain()
+    before = one_more()
+    [done] = lab.afterwrite.compact("db.lag")
+    assert done.get("snapshot_id") and done["files_in"] > 300, done
+    lag = one_more() - before
+    # where a reader went through every file that was replaced, it came to minutes
+    assert lag < 5, f"{lag} s behind, and {before} s without a replace"
