@@ -1,45 +1,39 @@
-//! Work thrown away under a stream of deletes: with deletes carried over to the new
-//! files, and by a rewriter that fails on conflict and tries with half as much.
+//! Work thrown away under a change stream: with deletes carried over to the new files,
+//! and by a rewriter that fails on conflict and tries with half as much.
 //!
 //! Time is counted in bytes rewritten, so that the figures do not depend on the
 //! machine: an interval of 0.5 means that the writer commits twice while all files
 //! are rewritten once.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+mod stream;
+mod world;
+
+use std::sync::Arc;
 
 use afterwrite::act::{Act, KillSwitch, MemoryJournal, Ports, Role, Settings, Verdict};
 use afterwrite::decide::plan::{Cause, Order, plans};
-use afterwrite::lake::clock::{Chance, Clock, SystemChance, SystemClock};
-use afterwrite::lake::iceberg::append::{self, Definition, Stamp};
-use afterwrite::lake::iceberg::catalog::Catalog;
-use afterwrite::lake::iceberg::catalog::memory::MemoryCatalog;
-use afterwrite::lake::iceberg::lake::Lake;
-use afterwrite::lake::iceberg::read;
-use afterwrite::lake::iceberg::store::file_io;
-use afterwrite::lake::iceberg::table::IcebergTable;
+use afterwrite::lake::clock::{SystemChance, SystemClock};
 use afterwrite::lake::{self, Commit, Control, Format, NotLanded, Pointer, Proof, Table, Written};
 use afterwrite::model::file::{Entry, ManifestRef};
 use afterwrite::model::ident::{MAIN, TableName};
 use afterwrite::model::killpoint::KillPoint;
 use afterwrite::model::outcome::{Outcome, Resolution};
 use afterwrite::model::partition::PartitionKey;
-use afterwrite::model::plan::{AttemptId, Bound, Plan, ScopeFiles};
+use afterwrite::model::plan::{AttemptId, Plan, ScopeFiles};
 use afterwrite::model::policy::{BudgetLimits, Policy};
 use afterwrite::model::table::TableView;
-use anyhow::Context;
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
-use arrow_schema::{DataType, Field, Schema};
 use async_trait::async_trait;
 
 use crate::figure::{Bench, Figure};
 use crate::folder::Folder;
+use stream::Kind;
+use world::World;
 
 /// See the module.
 pub const BENCH: Bench = Bench {
     name: "carry",
-    about: "bytes thrown away under a stream of position deletes, beside a rewriter that fails on conflict, by commit interval",
-    also: &[],
+    about: "bytes thrown away under change streams (position deletes, upserts, vectors), beside a rewriter that fails on conflict, by commit interval",
+    also: &["carry_upserts", "carry_vectors"],
     run,
 };
 
@@ -56,9 +50,10 @@ async fn measure(quick: bool) -> anyhow::Result<Vec<Figure>> {
     let (files, rows) = if quick { (12, 500) } else { (64, 20_000) };
     let intervals = if quick { &INTERVALS[1..4] } else { &INTERVALS[..] };
     let mut figures = Vec::new();
-    for interval in intervals {
-        for (who, carries) in [("carry", true), ("carry_peer", false)] {
-            let done = compact(files, rows, *interval, carries).await?;
+    for (kind, interval) in Kind::ALL.into_iter().flat_map(|kind| intervals.iter().map(move |interval| (kind, *interval))) {
+        for (whose, carries) in [("", true), ("_peer", false)] {
+            let who = format!("carry{}{whose}", kind.suffix());
+            let done = compact(kind, (files, rows), interval, carries).await?;
             let of = |name: &str, value: u64, unit| Figure::new(format!("{who}_{name}_every_{interval}"), value as f64, unit);
             figures.push(of("thrown_away", done.wasted, "bytes"));
             figures.push(of("landed", done.landed, "bytes"));
@@ -79,14 +74,15 @@ struct Done {
     landed: u64,
     jobs: u64,
     carried: u64,
-    /// Files that there are in the end: one when all were compacted.
+    /// Files that there are in the end, beside those that the stream appended: one when
+    /// all were compacted.
     left: u64,
 }
 
 /// Compacts a table until there is nothing left to gain, or nobody would go on.
-async fn compact(files: usize, rows: usize, interval: f64, carries: bool) -> anyhow::Result<Done> {
+async fn compact(kind: Kind, size: (usize, usize), interval: f64, carries: bool) -> anyhow::Result<Done> {
     let folder = Folder::new()?;
-    let world = World::new(&folder, files, rows, interval, carries).await?;
+    let world = World::new(&folder, kind, size, interval, carries).await?;
     let ports = Ports {
         format: Arc::new(Streamed(Arc::clone(&world))),
         journal: Arc::new(MemoryJournal::default()),
@@ -99,7 +95,7 @@ async fn compact(files: usize, rows: usize, interval: f64, carries: bool) -> any
     for _ in 0..MOST_JOBS {
         let table = world.load().await?;
         let files = table.scope(&PartitionKey::unpartitioned(0)).await?;
-        if files.files.len() <= 1 {
+        if world.left(&files) <= 1 {
             break;
         }
         let (ident, name) = (table.view().ident, &world.name);
@@ -118,135 +114,9 @@ async fn compact(files: usize, rows: usize, interval: f64, carries: bool) -> any
             verdict => anyhow::bail!("a job ended as {verdict:?}"),
         }
     }
-    done.left = u64::try_from(world.load().await?.scope(&PartitionKey::unpartitioned(0)).await?.files.len())?;
+    done.left = u64::try_from(world.left(&world.load().await?.scope(&PartitionKey::unpartitioned(0)).await?))?;
     world.check().await?;
     Ok(done)
-}
-
-/// A table, and the writer that deletes from it.
-struct World {
-    lake: Lake,
-    name: TableName,
-    carries: bool,
-    rows: i64,
-    /// Bytes rewritten between two commits of the writer.
-    every: u64,
-    stream: Mutex<Stream>,
-}
-
-#[derive(Default)]
-struct Stream {
-    /// Bytes rewritten since its last commit.
-    since: u64,
-    deleted: BTreeSet<i64>,
-}
-
-impl World {
-    async fn new(folder: &Folder, files: usize, rows: usize, interval: f64, carries: bool) -> anyhow::Result<Arc<Self>> {
-        let catalog: Arc<dyn Catalog> = Arc::new(MemoryCatalog::new("lake", file_io(&Default::default())));
-        let name = TableName::new("lake", "db", "t");
-        let columns = Schema::new(vec![Field::new("id", DataType::Int64, false), Field::new("text", DataType::Utf8, false)]);
-        let definition = Definition {
-            location: format!("file://{}/t", folder.path().display()),
-            columns: &columns,
-            month_of: None,
-            properties: HashMap::new(),
-        };
-        append::create(catalog.as_ref(), &name, definition).await?;
-        let lake = Lake::new([catalog]);
-        let total = i64::try_from(files * rows)?;
-        let world = Self { lake, name, carries, rows: total, every: u64::MAX, stream: Mutex::default() };
-        let mut bytes = 0;
-        for file in 0..files {
-            let first = i64::try_from(file * rows)?;
-            let ids: Vec<i64> = (first..first + i64::try_from(rows)?).collect();
-            // as good as random, so that it does not compress away
-            let texts = ids.iter().map(|id| format!("{:016x}{:016x}", mixed(*id), mixed(id + 7)));
-            let columns: Vec<ArrayRef> = vec![Arc::new(Int64Array::from(ids.clone())), Arc::new(StringArray::from_iter_values(texts))];
-            let batch = RecordBatch::try_new(Arc::new(columns_of(&world).await?), columns)?;
-            let table = world.iceberg().await?;
-            let staged = append::stage_append(&table, &batch, &AttemptId(format!("load-{file}")), &Silent).await?;
-            world.land(&table, &staged).await?;
-        }
-        for file in world.load().await?.scope(&PartitionKey::unpartitioned(0)).await?.files {
-            bytes += file.bytes;
-        }
-        Ok(Arc::new(Self { every: (bytes as f64 * interval) as u64, ..world }))
-    }
-
-    async fn iceberg(&self) -> anyhow::Result<IcebergTable> {
-        self.lake.table(&self.name, MAIN).await?.context("the table is gone")
-    }
-
-    async fn load(&self) -> anyhow::Result<Arc<dyn Table>> {
-        self.lake.load(&self.name, MAIN).await?.context("the table is gone")
-    }
-
-    async fn land(&self, table: &IcebergTable, staged: &append::Staged) -> anyhow::Result<()> {
-        let stamp = Stamp { now_ms: SystemClock.now_ms(), nonce: SystemChance.next() };
-        match append::commit(table, staged, stamp, &Silent).await? {
-            Outcome::Landed { .. } => Ok(()),
-            lost => anyhow::bail!("the writer's commit did not land: {lost:?}"),
-        }
-    }
-
-    /// So many bytes were rewritten: the writer commits what it would have meanwhile.
-    async fn passed(&self, bytes: u64) -> anyhow::Result<()> {
-        let due = {
-            let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-            stream.since += bytes;
-            let due = stream.since / self.every.max(1);
-            stream.since -= due * self.every;
-            due
-        };
-        for _ in 0..due {
-            let key = {
-                let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-                let next = stream.deleted.len() as i64;
-                let free = (next..).map(|n| (mixed(n) % self.rows.unsigned_abs()) as i64).find(|key| !stream.deleted.contains(key));
-                let key = free.context("a row to delete")?;
-                stream.deleted.insert(key);
-                key
-            };
-            let table = self.iceberg().await?;
-            let attempt = AttemptId(format!("delete-{key}"));
-            let staged = append::stage_delete(&table, "id", &[key].into(), &attempt, &Silent).await?;
-            self.land(&table, &staged).await?;
-        }
-        Ok(())
-    }
-
-    /// The rows are those that the writer left: a wrong result is no figure.
-    async fn check(&self) -> anyhow::Result<()> {
-        let table = self.iceberg().await?;
-        let files = table.scope(&PartitionKey::unpartitioned(0)).await?;
-        let plan = Plan {
-            table: table.view.ident,
-            name: self.name.clone(),
-            reference: MAIN.into(),
-            snapshot_id: files.snapshot_id,
-            sequence_number: files.sequence_number,
-            scope: files.scope,
-            reason: "check".into(),
-            inputs: files.files,
-            deletes: files.deletes.into_values().collect(),
-            target_file_size: 1,
-            bound: Bound { gb_hours: 1.0, millis: i64::MAX, memory: 1 << 30 },
-        };
-        let mut rows = read::open(&table, &plan, &Silent).await?;
-        let mut left = 0;
-        while let Some(batch) = rows.next().await? {
-            left += batch.num_rows();
-        }
-        let expected = usize::try_from(self.rows)? - self.stream.lock().unwrap_or_else(PoisonError::into_inner).deleted.len();
-        anyhow::ensure!(left == expected, "{left} rows are left of {expected}");
-        Ok(())
-    }
-}
-
-async fn columns_of(world: &World) -> anyhow::Result<Schema> {
-    let table = world.iceberg().await?;
-    Ok(read::schema::arrow_schema(table.loaded.metadata.current_schema())?.as_ref().clone())
 }
 
 pub fn mixed(n: i64) -> u64 {

@@ -6,6 +6,9 @@
 mod carry;
 mod choose;
 mod figure;
+#[allow(dead_code, unused_imports)]
+#[path = "../../fixture/mod.rs"]
+mod fixture;
 mod fleet;
 mod folder;
 mod hook;
