@@ -170,6 +170,9 @@ impl World {
         let rows = self.model(table, metadata.current_snapshot_id());
         let scene = Scene { table, of: &self.tables[table], metadata, rows };
         self.append(&mut state, &scene);
+        if scene.metadata.snapshot_for_ref("audit").is_some() {
+            self.append_to_branch(&mut state, &scene);
+        }
     }
 
     pub(super) fn files(&self, state: &mut State, scene: &Scene<'_>) -> Vec<Live> {
