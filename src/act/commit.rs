@@ -226,10 +226,10 @@ impl Act {
 
     /// Looks at the table until it shows whether the last try landed: its
     /// snapshot, or `None` when it is proven not to have, or may be asked again. A
-    /// try that the table leaves open to the end is shut out then. Deletes nothing
-    /// before.
+    /// try that the table leaves open for half of the time is shut out from then on,
+    /// so that the job has time left to make it anew. Deletes nothing before.
     async fn resolve(&self, work: &mut Work, reason: String) -> Result<Option<i64>, Verdict> {
-        let until = self.after(self.settings.resolve_for);
+        let (until, half) = (self.after(self.settings.resolve_for), self.after(self.settings.resolve_for / 2));
         let mut waits = Backoff::new(self.settings.wait, self.settings.longest_wait);
         let id = attempt::id(&work.job.id, work.numbers.tries);
         let attempts = self.journal.attempts(&work.job.id).await.map_err(journal_failed)?;
@@ -245,8 +245,9 @@ impl Act {
             let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
             let mut seen = self.within(left, self.look(&work.job.plan, &work.job.kind, &id, &asserted)).await;
             let wait = waits.next(self.chance.next());
-            let is_last = self.after(wait) > until;
-            if let (true, Ok(Look::Seen(Resolution::Open { .. }, table))) = (is_last, &seen) {
+            let next = self.after(wait);
+            let is_last = next > until;
+            if let (true, Ok(Look::Seen(Resolution::Open { .. }, table))) = (next > half, &seen) {
                 match self.shut_out(&work.job, table.as_ref(), &id, &asserted).await {
                     Ok(Some(found)) => seen = Ok(found),
                     Ok(None) => {}

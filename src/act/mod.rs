@@ -54,7 +54,8 @@ use lease::Leases;
 pub struct Settings {
     /// Tries to commit end after this time; so does the removal of what a job left.
     pub commit_for: Duration,
-    /// An unknown outcome is looked at for this long before it is left to recovery.
+    /// An unknown outcome is looked at for this long before it is left to recovery;
+    /// for half of it before it is shut out.
     pub resolve_for: Duration,
     /// The first wait between tries.
     pub wait: Duration,

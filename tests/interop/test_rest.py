@@ -65,7 +65,7 @@ def rest(lab, spark_jvm, server):
 @pytest.fixture(scope="module", autouse=True)
 def refused(lab, rest):
     """A compaction whose commit was refused without a reason, of a table whose properties alone change then: it looks at the table
-    for a minute, while the other tests run."""
+    for half a minute, while the other tests run."""
     table = rest.table("refused", commits=6)
     server = engines.RestCatalog(lab.home)  # of its own: the others' faults are not for it
     client = rest.client(server=server, journal="refused")

@@ -174,7 +174,7 @@ public class FlinkWriter {
   /** Hands one batch to the job and waits for the snapshot that its checkpoint makes. */
   private static Map<String, Object> write(Job job, String name, JsonNode rows) throws Exception {
     Table table = job.catalog().loadTable(job.table());
-    long before = checkpoint(table);
+    Snapshot before = checkpoint(table);
     List<RowData> batch = new ArrayList<>();
     for (JsonNode row : rows) {
       batch.add(row(job.columns(), row));
@@ -185,21 +185,25 @@ public class FlinkWriter {
         job.client().getJobExecutionResult().get();
       }
       table.refresh();
-      if (checkpoint(table) > before) {
-        Snapshot head = table.currentSnapshot();
-        return Map.of("snapshot_id", String.valueOf(head.snapshotId()), "summary", head.summary());
+      Snapshot newest = checkpoint(table);
+      if (newest != null && (before == null || newest.sequenceNumber() > before.sequenceNumber())) {
+        return Map.of("snapshot_id", String.valueOf(newest.snapshotId()), "summary", newest.summary());
       }
       Thread.sleep(50);
     }
     throw new IllegalStateException("no checkpoint was committed within a minute");
   }
 
-  /** The newest checkpoint of any Flink job in the current lineage. */
-  private static long checkpoint(Table table) {
-    long newest = -1;
+  /** The newest checkpoint of any Flink job that brought rows or deletes; a job that idles commits empty ones, too. */
+  private static Snapshot checkpoint(Table table) {
+    Snapshot newest = null;
     for (Snapshot snapshot : table.snapshots()) {
-      String id = snapshot.summary().get("flink.max-committed-checkpoint-id");
-      newest = id == null ? newest : Math.max(newest, snapshot.sequenceNumber());
+      Map<String, String> told = snapshot.summary();
+      boolean brings = told.containsKey("added-data-files") || told.containsKey("added-delete-files");
+      if (brings && told.containsKey("flink.max-committed-checkpoint-id")
+          && (newest == null || snapshot.sequenceNumber() > newest.sequenceNumber())) {
+        newest = snapshot;
+      }
     }
     return newest;
   }
