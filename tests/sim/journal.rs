@@ -47,16 +47,16 @@ impl SimJournal {
         }
     }
 
-    /// A rewrite that serves the table begins a try to commit: not while somebody has been
-    /// holding it, as far as was read before.
-    fn expect_not_held(&self, attempt: &Attempt) {
-        if self.by_hand || attempt.number == 0 {
-            return;
-        }
-        let Some(job) = now(self.inner.job(&attempt.job)).unwrap().filter(|job| job.kind == Kind::Rewrite) else { return };
+    /// A rewrite that serves the table begins a try to commit, or is about to ask the
+    /// catalog: not while somebody has been holding it, as far as was read before. Others
+    /// may read that it is held while a call waits: then it is stopped before it asks.
+    fn expect_not_held(&self, attempt: &AttemptId, what: &str) {
+        let job = attempt.0.rsplit_once('.').filter(|(_, number)| !self.by_hand && *number != "0");
+        let Some((job, _)) = job else { return };
+        let Some(job) = now(self.inner.job(&JobId(job.into()))).unwrap().filter(|job| job.kind == Kind::Rewrite) else { return };
         let account = hold(&self.account);
         if let Some(hold) = account.leases.as_ref().and_then(|held| held.longest(&job.plan.name, self.clock.now_ms())) {
-            self.gate.wrong(format!("attempt {} begins while {} holds {} until {}", attempt.id.0, hold.by, job.plan.name, hold.until_ms));
+            self.gate.wrong(format!("attempt {} {what} while {} holds {} until {}", attempt.0, hold.by, job.plan.name, hold.until_ms));
         }
     }
 }
@@ -112,9 +112,17 @@ macro_rules! behind_the_gate {
             }
 
             async fn begin(&self, holder: &str, attempt: &Attempt) -> Result<()> {
+                self.expect_not_held(&attempt.id, "begins");
                 self.pass(&format!("begin {}", attempt.id.0)).await?;
-                self.expect_not_held(attempt);
                 self.inner.begin(holder, attempt).await
+            }
+
+            async fn step(&self, holder: &str, attempt: &AttemptId, to: &AttemptState) -> Result<()> {
+                if matches!(to, AttemptState::Committing { .. }) {
+                    self.expect_not_held(attempt, "asks the catalog");
+                }
+                self.pass(&format!("step {:?} {to:?}", attempt.0)).await?;
+                self.inner.step(holder, attempt, to).await
             }
 
             async fn blob(&self, kind: &str, key: &str) -> Result<Option<Blob>> {
@@ -146,7 +154,6 @@ behind_the_gate! {
     jobs(query: Query) -> Vec<Job>, [query];
     ask_cancel(id: &JobId) -> bool, [id.0];
     is_cancelled(id: &JobId) -> bool, [id.0];
-    step(holder: &str, attempt: &AttemptId, to: &AttemptState) -> (), [attempt.0, to];
     attempts(job: &JobId) -> Vec<Attempt>, [job.0];
     litter() -> Vec<Attempt>, [];
     name_file(attempt: &AttemptId, path: &str) -> (), [attempt.0, path];
