@@ -46,7 +46,8 @@ pub enum AttemptState {
         /// What proves it.
         loss: Loss,
     },
-    /// Not known and given up: its files are left to orphan clean-up.
+    /// Not known and given up: its files are left to orphan clean-up. So ends a claim,
+    /// too, whose file is the table's and no longer named.
     GivenUp,
 }
 

@@ -2,18 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 
 use super::attempt::{self, Attempt, AttemptState, Loss};
 use super::backoff::Backoff;
-use super::job::REQUEST;
-use super::{Act, Verdict, Work, journal_failed};
+use super::job::{Job, REQUEST};
+use super::{Act, Verdict, Work, journal, journal_failed, undo};
 use crate::lake::{Control, Marked, Result as LakeResult, Table};
 use crate::model::claim::{Claim, key, of_another, over, own_until_ms};
 use crate::model::killpoint::KillPoint;
-use crate::model::outcome::{Conflict, Outcome};
+use crate::model::outcome::{Conflict, Outcome, Resolution};
 use crate::model::plan::AttemptId;
 
 /// A claim lasts this much longer than the bound of the job it is made for, so that the
@@ -44,10 +43,14 @@ impl Act {
         let _turn = self.leases.committer(work.job.plan.table).await;
         let mut waits = Backoff::new(self.settings.wait, self.settings.longest_wait);
         let mut wrote = false;
-        for number in 0..TRIES {
+        for number in 0..=TRIES {
             let fresh = self.read(&work.stop, self.load(&work.job.plan)).await.map_err(|e| self.halted(work, e))?;
             let table = fresh.ok_or(Verdict::Dropped { conflict: Conflict::TableGone })?;
             work.turn_to(&table);
+            self.settle_claims(&work.job, table.as_ref()).await.map_err(journal_failed)?;
+            if number == TRIES {
+                break;
+            }
             let now_ms = self.clock.now_ms();
             let properties = &table.view().properties;
             let needed_ms = now_ms.saturating_add(work.job.plan.bound.millis).saturating_add(AFTER_BOUND_MS);
@@ -88,17 +91,14 @@ impl Act {
         let marked = self.watched(&work.stop, table.mark(set, remove, &control)).await.map_err(|e| self.halted(work, e))?;
         let lost = match marked {
             Marked::Landed => {
-                let files = self.journal.files(&id).await.map_err(journal_failed)?;
-                self.journal.forget_files(&id, &files).await.map_err(journal_failed)?;
+                self.settled(&id).await.map_err(journal_failed)?;
                 return Ok(true);
             }
             Marked::Unknown { .. } => return Ok(true),
             Marked::Moved => Outcome::Conflict(Conflict::MetadataMoved),
             Marked::Rejected { reason } => Outcome::Rejected { reason },
         };
-        if !work.stop.hung.load(Ordering::Relaxed) {
-            self.clean(table, &id, &Loss::Answered(lost.clone())).await;
-        }
+        self.lose(work, table, &id, Loss::Answered(lost.clone())).await?;
         match lost {
             Outcome::Rejected { reason } => Err(Verdict::Failed {
                 error: format!(
@@ -108,14 +108,82 @@ impl Act {
             _ => Ok(false),
         }
     }
+
+    /// Looks what became of claims of which it is not known, on a fresh load: the file of
+    /// one that the table has not, and can have no more, goes. Gives back whether all are
+    /// known.
+    ///
+    /// # Errors
+    /// Those of the journal.
+    pub(super) async fn settle_claims(&self, job: &Job, table: &dyn Table) -> journal::Result<bool> {
+        let mut known = true;
+        for attempt in self.journal.attempts(&job.id).await? {
+            let (attempt::CLAIM, AttemptState::Committing { asserted }) = (attempt.number, &attempt.state) else { continue };
+            let files = self.journal.files(&attempt.id).await?;
+            match self.find_claim(table, asserted, &files).await {
+                Found::Ours => self.settled(&attempt.id).await?,
+                // its file goes with what the job leaves
+                Found::Lost => {
+                    let loss = Loss::Seen(Resolution::NotLanded);
+                    self.journal.step(&self.holder.id, &attempt.id, &AttemptState::Lost { loss }).await?;
+                }
+                Found::Cut => self.journal.step(&self.holder.id, &attempt.id, &AttemptState::GivenUp).await?,
+                Found::Open => known = false,
+            }
+        }
+        Ok(known)
+    }
+
+    /// Where a claim stands that wrote these files. One that may still arrive is shut out.
+    async fn find_claim(&self, table: &dyn Table, asserted: &str, files: &[String]) -> Found {
+        // the catalog writes the metadata itself, and nothing of ours can be left
+        if files.is_empty() {
+            return Found::Ours;
+        }
+        let stands = &table.view().metadata_location;
+        if undo::is_among(files, stands) {
+            return Found::Ours;
+        }
+        match undo::successor(&table.history(), stands, asserted) {
+            Some(next) if undo::is_among(files, &next) => Found::Ours,
+            Some(_) => Found::Lost,
+            None if stands == asserted => match self.within(self.settings.resolve_for, table.fence(asserted)).await {
+                Ok(true) => Found::Lost,
+                Ok(false) => Found::Open,
+                Err(error) => {
+                    tracing::warn!(table = %table.view().name, %error, "a claim whose answer was lost could not be shut out yet");
+                    Found::Open
+                }
+            },
+            None => Found::Cut,
+        }
+    }
+
+    /// The file of a claim that stands is the table's.
+    async fn settled(&self, id: &AttemptId) -> journal::Result<()> {
+        let files = self.journal.files(id).await?;
+        self.journal.forget_files(id, &files).await?;
+        self.journal.step(&self.holder.id, id, &AttemptState::GivenUp).await
+    }
+}
+
+/// What became of a claim.
+enum Found {
+    /// It stood: the table has its file.
+    Ours,
+    /// Another commit came first.
+    Lost,
+    /// It may still arrive.
+    Open,
+    /// The table has forgotten what followed.
+    Cut,
 }
 
 fn claimed(other: Claim) -> Verdict {
     Verdict::Claimed { by: other.instance, until_ms: other.until_ms }
 }
 
-/// The control of a claim. Its metadata file is journaled like any other; once the catalog
-/// is asked the file may be the table's, and is left to it whatever becomes of the job.
+/// The control of a claim. Its metadata file is journaled like any other.
 struct Marking<'a> {
     act: &'a Act,
     work: &'a Work,
@@ -128,9 +196,10 @@ impl Control for Marking<'_> {
         Ok(self.act.journal.name_file(self.attempt, path).await?)
     }
 
-    async fn will_commit(&self, _asserted: &str) -> LakeResult<()> {
+    async fn will_commit(&self, asserted: &str) -> LakeResult<()> {
         self.check()?;
-        Ok(self.act.journal.step(&self.act.holder.id, self.attempt, &AttemptState::GivenUp).await?)
+        let asked = AttemptState::Committing { asserted: asserted.to_owned() };
+        Ok(self.act.journal.step(&self.act.holder.id, self.attempt, &asked).await?)
     }
 
     fn check(&self) -> LakeResult<()> {

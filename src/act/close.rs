@@ -27,14 +27,15 @@ pub(super) enum Ending {
     Lost,
 }
 
-/// What the attempts of a job add up to. Only [`Ending::Lost`] lets outputs go.
+/// What the attempts of a job add up to. Only [`Ending::Lost`] lets outputs go. A claim
+/// of which it is not known what became keeps a job open that has nothing in the table.
 pub(super) fn ending(attempts: &[Attempt]) -> Ending {
     let mut ending = Ending::Lost;
-    for attempt in attempts.iter().filter(|attempt| is_work(attempt.number)) {
+    for attempt in attempts {
         match attempt.state {
             AttemptState::Landed { snapshot_id } => return Ending::Landed { snapshot_id },
             AttemptState::Committing { .. } => ending = Ending::Open,
-            AttemptState::GivenUp if ending == Ending::Lost => ending = Ending::GivenUp,
+            AttemptState::GivenUp if is_work(attempt.number) && ending == Ending::Lost => ending = Ending::GivenUp,
             _ => {}
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::attempt::{AttemptState, Loss};
+use super::attempt::{Attempt, AttemptState, Loss, is_work};
 use super::commit::Look;
 use super::job::{Job, JobState, Kind, Verdict};
 use super::journal::{self, Holder, Journal, Query, Role};
@@ -77,8 +77,9 @@ impl Act {
         let patience = self.settings.resolve_for;
         let mut reason = String::from("interrupted");
         let mut again = false;
+        self.recover_claims(job).await?;
         let attempts = self.journal.attempts(&job.id).await?;
-        for attempt in &attempts {
+        for attempt in attempts.iter().filter(|attempt| is_work(attempt.number)) {
             let AttemptState::Committing { asserted } = &attempt.state else {
                 continue;
             };
@@ -120,6 +121,29 @@ impl Act {
             self.forget_undone(job.plan.table, *snapshot_id).await?;
         }
         Ok(state)
+    }
+
+    /// Looks what became of a job's claims; those of a table that is gone, or of a job
+    /// that is given up by hand, are given up.
+    async fn recover_claims(&self, job: &Job) -> journal::Result<()> {
+        let asked = |attempt: &Attempt| !is_work(attempt.number) && matches!(attempt.state, AttemptState::Committing { .. });
+        if !self.journal.attempts(&job.id).await?.iter().any(asked) {
+            return Ok(());
+        }
+        let done = match self.within(self.settings.resolve_for, self.load(&job.plan)).await {
+            Ok(Some(table)) => self.settle_claims(job, table.as_ref()).await? || !job.cancel,
+            Ok(None) => false,
+            Err(error) => {
+                tracing::warn!(job = job.id.0, %error, "what became of a claim cannot be told yet");
+                !job.cancel
+            }
+        };
+        if !done {
+            for attempt in self.journal.attempts(&job.id).await?.iter().filter(|attempt| asked(attempt)) {
+                self.journal.step(&self.holder.id, &attempt.id, &AttemptState::GivenUp).await?;
+            }
+        }
+        Ok(())
     }
 
     /// A fresh look for an attempt.

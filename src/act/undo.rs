@@ -225,18 +225,22 @@ pub(super) fn find(table: &dyn Table, snapshot_id: i64, planned: &Plan, asserted
     }
     let asserted = asserted.metadata_location.as_str();
     if let Some(next) = successor(&table.history(), &view.metadata_location, asserted) {
-        let ours = named.iter().any(|path| Location::parse(path) == Location::parse(&next));
-        return if ours { Resolution::Landed { snapshot_id } } else { Resolution::NotLanded };
+        return if is_among(named, &next) { Resolution::Landed { snapshot_id } } else { Resolution::NotLanded };
     }
     by_branch((view.head, &view.snapshots), snapshot_id, planned, view.metadata_location == asserted)
 }
 
 /// The metadata location that followed the asserted one; `None` when none has,
 /// or it is not known.
-fn successor(history: &[String], current: &str, asserted: &str) -> Option<String> {
+pub(super) fn successor(history: &[String], current: &str, asserted: &str) -> Option<String> {
     let at = history.iter().position(|location| location == asserted)?;
     let next = history.iter().map(String::as_str).chain([current]).nth(at.checked_add(1)?)?;
     (next != asserted).then(|| next.to_owned())
+}
+
+/// Whether a location is one of the paths, however these are spelled.
+pub(super) fn is_among(paths: &[String], location: &str) -> bool {
+    paths.iter().any(|path| Location::parse(path) == Location::parse(location))
 }
 
 /// Whether a table that has given out this number does not hold a rewrite that was planned

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use afterwrite::act::{JobState, Journal, Query};
+use afterwrite::model::claim::CLAIM_PREFIX;
 use afterwrite::model::killpoint::KillPoint;
 use iceberg::spec::Operation;
 
 use super::signals::EAGER;
 use super::world::{NAME, World};
-use crate::fixture::process::{Ended, finish, over_rest, overtake};
+use crate::fixture::process::{Ended, arrive, finish, over_rest, overtake};
 
 /// Whether a process ended as by `kill -9`, with nothing said.
 pub fn killed(ended: &Ended) -> bool {
@@ -168,6 +169,38 @@ async fn serve_killed_at_any_point_of_its_own_work_is_closed_by_its_next_start()
         assert_eq!(world.seen().await, world.rows, "{point}");
         let landed = if has_landed(point) { JobState::Committed } else { JobState::Failed };
         assert!(world.jobs().await.iter().any(|job| job.state == landed), "{point}");
+    }
+}
+
+/// Each of several sidecars writes a property before it rewrites, which a SQL catalog
+/// takes with a metadata file.
+#[tokio::test]
+async fn serve_killed_as_it_claims_a_table_leaves_no_file() {
+    for arrives in [false, true] {
+        let world = World::new().await;
+        let stood = world.table.load().await.view.metadata_location;
+        world.place.configure(&format!("claims = true\n{EAGER}"));
+        let mut serve = world.place.command(&["serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+        serve.env("AFTERWRITE_KILL_AT", KillPoint::MetadataWritten.code());
+        let ended = tokio::time::timeout(Duration::from_secs(120), finish(serve)).await.unwrap();
+        assert!(killed(&ended), "{ended:?}");
+        assert!(world.jobs().await.iter().all(|job| job.state == JobState::Requested), "none had begun");
+        let claim =
+            world.place.files().into_iter().filter(|f| !world.before.contains(f)).find(|f| f.to_string_lossy().ends_with(".metadata.json"));
+        match claim {
+            Some(claim) if arrives => arrive(&world.place, &stood, &format!("file://{}", claim.display())).await,
+            found => assert!(found.is_some() || over_rest().is_some(), "no metadata was written"),
+        }
+
+        world.place.configure("");
+        let serving = world.place.serve().await;
+        assert_eq!(serving.terminate().await, Some(0));
+        world.place.assert_settled().await;
+        world.place.assert_accounted(&world.table, &world.before).await;
+        assert_eq!(world.seen().await, world.rows);
+        let claims = world.table.load().await.view.properties.keys().filter(|key| key.starts_with(CLAIM_PREFIX)).count();
+        assert_eq!(claims, usize::from(arrives && over_rest().is_none()));
+        assert!(world.jobs().await.iter().all(|job| job.state == JobState::Failed));
     }
 }
 

@@ -229,6 +229,10 @@ async fn whatever_becomes_of_a_claim_no_file_is_left_and_nothing_is_rewritten_wi
         assert_eq!((rewrites >= at_once, who.len()), (true, rewrites), "{fault:?}");
         process.pass(30 * MINUTE).await;
         assert_eq!((process.seen.rewrites(), table.rows().await.len()), (1, 9), "{fault:?}");
+        // what could not be told at once
+        process.act.recover().await.unwrap();
+        assert!(world.journal.all_files().is_empty(), "{fault:?}: {:?}", world.journal.all_files());
+        process.nothing_is_stuck(&world).await;
         process.stop().await;
     }
 }

@@ -208,6 +208,14 @@ impl Table for Watched {
         self.table.commit_joined(members, commit).await
     }
 
+    fn history(&self) -> Vec<String> {
+        self.table.history()
+    }
+
+    async fn fence(&self, asserted: &str) -> Result<bool> {
+        self.table.fence(asserted).await
+    }
+
     fn find_attempt(&self, attempt: &AttemptId, asserted: &str) -> Resolution {
         self.table.find_attempt(attempt, asserted)
     }
