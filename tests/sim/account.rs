@@ -29,6 +29,13 @@ pub struct Sum {
     pub jobs: usize,
 }
 
+/// A snapshot of jobs, and the bytes that each of them replaced.
+#[derive(Debug)]
+struct Made {
+    table: TableName,
+    bytes: BTreeMap<JobId, u64>,
+}
+
 /// The sums by table at the start of a job.
 #[derive(Debug)]
 pub struct Start {
@@ -44,12 +51,10 @@ pub struct Account {
     doubted: BTreeMap<JobId, Running>,
     /// GB-hours of jobs that ended, by table.
     spent: BTreeMap<TableName, f64>,
-    /// Bytes that each job set out to replace, by table, and those of which a snapshot
-    /// tells that it has.
+    /// Bytes that each job set out to replace, by table.
     bytes: BTreeMap<JobId, (TableName, u64)>,
-    replaced: BTreeMap<TableName, u64>,
     /// Snapshots that the jobs made.
-    commits: BTreeMap<TableName, u64>,
+    made: Vec<Made>,
     starts: Vec<Start>,
     /// Jobs that people ran beside.
     by_hand: BTreeSet<JobId>,
@@ -90,16 +95,23 @@ impl Account {
 
     /// Jobs have made a snapshot together.
     pub fn landed(&mut self, jobs: &[JobId]) {
-        let own: Vec<&JobId> = jobs.iter().filter(|job| !self.by_hand.contains(job)).collect();
-        let of = |job: &&JobId| self.bytes.remove(*job);
-        let mut made = None;
-        for (table, bytes) in own.iter().filter_map(of).collect::<Vec<_>>() {
-            *self.replaced.entry(table.clone()).or_default() += bytes;
-            made = Some(table);
+        let own = jobs.iter().filter(|job| !self.by_hand.contains(job));
+        let replaced: Vec<_> = own.filter_map(|job| Some((job.clone(), self.bytes.remove(job)?))).collect();
+        if let Some((_, (table, _))) = replaced.first() {
+            let table = table.clone();
+            self.made.push(Made { table, bytes: replaced.into_iter().map(|(job, (_, bytes))| (job, bytes)).collect() });
         }
-        if let Some(table) = made {
-            *self.commits.entry(table).or_default() += 1;
-        }
+    }
+
+    /// A job was told as one that made nothing. So is one whose process died with the
+    /// answer, when somebody had rolled its snapshot back and expired it before anyone looked.
+    pub fn made_nothing(&mut self, job: &JobId) {
+        self.made.iter_mut().for_each(|made| made.bytes.retain(|of, _| of != job));
+    }
+
+    /// The snapshots that jobs of a table made.
+    fn commits(&self, table: &TableName) -> u64 {
+        self.made.iter().filter(|made| made.table == *table && !made.bytes.is_empty()).count() as u64
     }
 
     /// Whether a job of a table may still run that was planned on one of these snapshots.
@@ -117,8 +129,8 @@ impl Account {
         for (table, gb_hours) in &self.spent {
             sums.entry(table.clone()).or_default().gb_hours += gb_hours;
         }
-        for (table, bytes) in &self.replaced {
-            sums.entry(table.clone()).or_default().bytes += bytes;
+        for made in &self.made {
+            sums.entry(made.table.clone()).or_default().bytes += made.bytes.values().sum::<u64>();
         }
         for (job, running) in &self.running {
             let sum = sums.entry(running.table.clone()).or_default();
@@ -142,7 +154,7 @@ impl Account {
                 let gb_hours: f64 = of.iter().map(|sum| sum.gb_hours).sum();
                 let bytes: u64 = of.iter().map(|sum| sum.bytes).sum();
                 let jobs: usize = of.iter().map(|sum| sum.jobs).sum();
-                let commits: u64 = tables.iter().filter_map(|table| self.commits.get(table)).sum();
+                let commits: u64 = tables.iter().map(|table| self.commits(table)).sum();
                 let gave = hours + settings.budgets.hours_held();
                 let within = [
                     limits.gb_hours_per_hour.is_none_or(|rate| gb_hours <= rate * gave + 1e-6),
