@@ -178,7 +178,10 @@ pub fn rank_by(ranking: &Ranking, candidates: Vec<Candidate>) -> Vec<Ranked> {
     order.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| identity(a.2).cmp(&identity(b.2))));
     let mut given: Vec<Option<Ranked>> =
         candidates.into_iter().zip(scores).map(|(candidate, score)| Some(Ranked { candidate, score })).collect();
-    order.into_iter().filter_map(|(_, _, at)| given.get_mut(at as usize)?.take()).collect()
+    // room for all at once: they are many, and large
+    let mut ranked = Vec::with_capacity(given.len());
+    ranked.extend(order.into_iter().filter_map(|(_, _, at)| given.get_mut(at as usize)?.take()));
+    ranked
 }
 
 fn scores(ranking: &Ranking, candidates: &[Candidate]) -> Vec<f64> {
