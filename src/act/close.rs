@@ -89,6 +89,8 @@ impl Act {
                 note = Verdict::Committed.note();
                 (Some(AttemptState::Landed { snapshot_id }), JobState::Committed)
             }
+            // no commit of one that had not begun: its claim may have landed
+            Ending::Open if job.state == JobState::Requested => (None, JobState::Requested),
             Ending::Open => (None, JobState::Resolving),
             Ending::GivenUp => {
                 note = "given up: it is not known whether it landed; its files are left to orphan clean-up".into();

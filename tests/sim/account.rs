@@ -103,7 +103,7 @@ impl Account {
         }
     }
 
-    /// A job was told as one that made nothing. So is one whose process died with the
+    /// Every try of a job was told as lost. So is that of one whose process died with the
     /// answer, when somebody had rolled its snapshot back and expired it before anyone looked.
     pub fn made_nothing(&mut self, job: &JobId) {
         self.made.iter_mut().for_each(|made| made.bytes.retain(|of, _| of != job));

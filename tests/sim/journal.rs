@@ -107,7 +107,8 @@ macro_rules! behind_the_gate {
                 if step.to.is_final() || given_up {
                     hold(&self.account).ended(step.job, step.numbers.map_or(0.0, |n| n.gb_hours));
                 }
-                if matches!(step.to, JobState::Failed | JobState::Cancelled) {
+                let lost = || now(self.inner.attempts(step.job)).unwrap().iter().all(|attempt| attempt.state.is_lost());
+                if matches!(step.to, JobState::Failed | JobState::Cancelled) && lost() {
                     hold(&self.account).made_nothing(step.job);
                 }
                 self.pass("advance").await?;

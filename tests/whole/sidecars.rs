@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use afterwrite::act::{JobState, Journal, Query};
 use afterwrite::lake::clock::Clock;
 use afterwrite::lake::iceberg::catalog::memory::Fault;
 use afterwrite::model::claim;
@@ -235,6 +236,34 @@ async fn whatever_becomes_of_a_claim_no_file_is_left_and_nothing_is_rewritten_wi
         process.nothing_is_stuck(&world).await;
         process.stop().await;
     }
+}
+
+/// A claim whose answer was lost keeps its own job open, and no other one.
+#[tokio::test]
+async fn a_claim_that_cannot_be_told_keeps_recovery_from_nothing_else() {
+    let world = World::new(CLAIMING);
+    let table = world.table(Table::plain(), "t").await;
+    grow(&table, 0, 0).await;
+    world.catalog.fail_next(Fault::UnknownNotApplied);
+    let process = world.start().await;
+    let catalog = world.catalog.clone();
+    process.seen.marked.lock().unwrap().push_back(Arc::new(move || {
+        let catalog = catalog.clone();
+        Box::pin(async move { catalog.set_unreachable(true) })
+    }));
+    process.look_at(&table).await;
+    let [job] = world.journal.jobs(Query::Unfinished).await.unwrap().try_into().unwrap();
+    assert_eq!(job.state, JobState::Requested);
+    let recovered = process.act.recover().await.unwrap();
+    assert_eq!((recovered.open, recovered.ended), (vec![job.id.clone()], vec![]));
+    world.catalog.set_unreachable(false);
+    // the next commit takes the place of the claim
+    append_small(&table, 100, 1, 0).await;
+    assert_eq!(process.act.recover().await.unwrap().ended, vec![job.id]);
+    process.rest().await;
+    process.nothing_is_stuck(&world).await;
+    assert_eq!(table.rows().await.len(), 10);
+    process.stop().await;
 }
 
 /// Over a catalog that compares heads both claims of two that write at once may stand.
