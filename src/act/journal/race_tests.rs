@@ -157,3 +157,26 @@ async fn a_lease_and_a_place_end_with_their_process_or_their_job() {
         assert!(journal.request(&of("j7", "g", &["c"]), &[]).await.unwrap(), "an ended job has none");
     }
 }
+
+/// Opens the file and closes it again.
+fn opens(path: &Path) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        SqliteJournal::open(path).await?.close().await;
+        Ok(())
+    })
+}
+
+#[test]
+fn many_that_open_a_new_file_at_once_wait_for_each_other() {
+    for _ in 0..40 {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal.db");
+        std::thread::scope(|scope| {
+            let opening: Vec<_> = (0..6).map(|_| scope.spawn(|| opens(&path))).collect();
+            for opened in opening {
+                opened.join().unwrap().unwrap();
+            }
+        });
+    }
+}

@@ -1,5 +1,6 @@
 //! Opening the journal file: whose it is, which version, and its tables.
 
+use std::borrow::Cow;
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
@@ -17,6 +18,10 @@ const VERSION: i64 = 4;
 const MAGIC: &[u8] = b"SQLite format 3\0";
 /// How long a write waits for another process.
 const BUSY: Duration = Duration::from_secs(20);
+/// How soon a file that was locked is tried again.
+const AGAIN: Duration = Duration::from_millis(10);
+/// SQLite's code for a file that another connection has locked.
+const LOCKED: &str = "5";
 
 /// The schema, by version: a file of version `n` runs what follows the first `n`.
 const STEPS: [&str; 4] = [
@@ -91,10 +96,23 @@ pub(super) async fn open(path: &Path) -> Result<Pools> {
     first.close().await.map_err(unavailable)?;
     let options = options.journal_mode(SqliteJournalMode::Wal);
     let synced = options.clone().synchronous(SqliteSynchronous::Full);
-    let synced = SqlitePoolOptions::new().max_connections(4).connect_with(synced).await.map_err(unavailable)?;
+    let synced = connect(&synced).await.map_err(unavailable)?;
     migrate(&synced, &shown).await?;
     let passing = SqlitePoolOptions::new().max_connections(2).connect_lazy_with(options.synchronous(SqliteSynchronous::Normal));
     Ok(Pools { synced, passing })
+}
+
+/// Connects, and changes the file's mode where it is new. SQLite waits for nobody who is at
+/// the same: what finds the file locked tries again, for as long as a write would wait.
+async fn connect(options: &SqliteConnectOptions) -> sqlx::Result<SqlitePool> {
+    let mut left = BUSY;
+    loop {
+        match SqlitePoolOptions::new().max_connections(4).connect_with(options.clone()).await {
+            Err(error) if code(&error).as_deref() == Some(LOCKED) && !left.is_zero() => tokio::time::sleep(AGAIN).await,
+            done => return done,
+        }
+        left = left.saturating_sub(AGAIN);
+    }
 }
 
 /// Connections to one file.
@@ -150,10 +168,14 @@ async fn migrate(pool: &SqlitePool, path: &str) -> Result<()> {
     turn.commit().await.map_err(unavailable)
 }
 
+/// SQLite's code of an error.
+fn code(error: &sqlx::Error) -> Option<Cow<'_, str>> {
+    error.as_database_error().and_then(|e| e.code())
+}
+
 /// `file is not a database` is another program's file; the rest may pass.
 fn not_ours(path: &str, error: &sqlx::Error) -> Error {
-    let code = error.as_database_error().and_then(|e| e.code());
-    match code.as_deref() {
+    match code(error).as_deref() {
         Some("26") => Error::Foreign { path: path.into() },
         _ => Error::Unavailable { path: path.into(), why: error.to_string() },
     }
