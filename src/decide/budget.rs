@@ -377,8 +377,7 @@ impl Budget {
         for (at_ms, spending) in spent {
             let table = spending.table.filter(|_| !budgets.per_table.is_none());
             if let Some(table) = table {
-                let purse = budget.of_table(since_ms);
-                budget.tables.entry(table).or_insert(purse);
+                budget.tables.entry(table).or_insert_with(|| of_table(budgets, Some(since_ms), since_ms));
             }
             let nothing = Reservation { amounts: Amounts::default(), table, tenant: spending.tenant.clone() };
             budget.settle_used(nothing, &spending.used, at_ms);
@@ -402,10 +401,7 @@ impl Budget {
     pub fn reserve_for(&mut self, ask: &Ask<'_>, now_ms: i64) -> Result<Reservation, Denied> {
         let amounts = Amounts::asked(ask);
         let table = ask.table.filter(|_| !self.budgets.per_table.is_none());
-        if let Some(table) = table {
-            self.open(table, now_ms);
-        }
-        let mut purses = self.purses(table, ask.tenant);
+        let mut purses = self.open(table, ask.tenant, now_ms);
         purses.iter_mut().flatten().for_each(|(_, purse)| purse.fill(now_ms));
         let never = || purses.iter().flatten().find_map(|(of, purse)| purse.never(&amounts, || of.whose(ask)));
         let crowded = || purses.iter().flatten().find_map(|(of, purse)| purse.crowded(|| of.whose(ask)));
@@ -464,42 +460,48 @@ impl Budget {
         Some(self.tenants.get(tenant)?.bucket(What::GbHours)?.level(NANO))
     }
 
-    /// The budget of a table, when it is asked for the first time.
-    fn open(&mut self, table: TableIdent, now_ms: i64) {
-        if self.tables.contains_key(&table) {
-            return;
-        }
-        if self.tables.len() >= MOST_TABLES {
+    /// The budgets that concern a job; its table's is opened when it is asked for the
+    /// first time.
+    fn open(&mut self, table: Option<TableIdent>, tenant: Option<&Arc<str>>, now_ms: i64) -> [Option<(Of, &mut Purse)>; 3] {
+        if self.tables.len() > MOST_TABLES && table.is_some_and(|table| !self.tables.contains_key(&table)) {
             self.tables.values_mut().for_each(|purse| purse.fill(now_ms));
             self.tables.retain(|_, purse| !purse.is_untouched());
         }
-        self.tables.insert(table, self.of_table(now_ms));
+        let own = tenant.and_then(|name| self.tenants.get_mut(name));
+        let (budgets, since_ms) = (&self.budgets, self.known_since_ms);
+        let of_table = table.map(|table| self.tables.entry(table).or_insert_with(|| of_table(budgets, since_ms, now_ms)));
+        purses(&mut self.overall, own, of_table)
     }
 
-    /// The budget of a table that has spent nothing as far as is known: full, or what
-    /// has come since that is known.
-    fn of_table(&self, now_ms: i64) -> Purse {
-        let (limits, hours) = (&self.budgets.per_table, self.budgets.hours_held());
-        match self.known_since_ms {
-            None => Purse::full(limits, hours, now_ms),
-            Some(since_ms) => {
-                let mut purse = Purse::full(limits, hours, since_ms).empty();
-                purse.fill(now_ms);
-                purse
-            }
-        }
-    }
-
-    /// The budgets that concern a job, the overall one first.
+    /// The budgets that concern a job, as far as they are open.
     fn purses(&mut self, table: Option<TableIdent>, tenant: Option<&Arc<str>>) -> [Option<(Of, &mut Purse)>; 3] {
         let own = tenant.and_then(|name| self.tenants.get_mut(name));
         let of_table = table.and_then(|table| self.tables.get_mut(&table));
-        [Some((Of::All, &mut self.overall)), own.map(|purse| (Of::Tenant, purse)), of_table.map(|purse| (Of::Table, purse))]
+        purses(&mut self.overall, own, of_table)
     }
 
     fn fill(&mut self, now_ms: i64) {
         self.overall.fill(now_ms);
         self.tenants.values_mut().chain(self.tables.values_mut()).for_each(|purse| purse.fill(now_ms));
+    }
+}
+
+/// The overall one first.
+fn purses<'b>(all: &'b mut Purse, own: Option<&'b mut Purse>, of_table: Option<&'b mut Purse>) -> [Option<(Of, &'b mut Purse)>; 3] {
+    [Some((Of::All, all)), own.map(|purse| (Of::Tenant, purse)), of_table.map(|purse| (Of::Table, purse))]
+}
+
+/// The budget of a table that has spent nothing as far as is known: full, or what
+/// has come since that is known.
+fn of_table(budgets: &Budgets, known_since_ms: Option<i64>, now_ms: i64) -> Purse {
+    let (limits, hours) = (&budgets.per_table, budgets.hours_held());
+    match known_since_ms {
+        None => Purse::full(limits, hours, now_ms),
+        Some(since_ms) => {
+            let mut purse = Purse::full(limits, hours, since_ms).empty();
+            purse.fill(now_ms);
+            purse
+        }
     }
 }
 

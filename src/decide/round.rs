@@ -176,11 +176,11 @@ pub fn rank_by(ranking: &Ranking, candidates: Vec<Candidate>) -> Vec<Ranked> {
         candidates.iter().zip(&scores).zip(0..).map(|((c, score), at)| (!c.urgent, !ascending(*score), at)).collect();
     let identity = |at: u32| candidates.get(at as usize).map(|c| (c.table, &c.context.branch, &c.scope));
     order.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| identity(a.2).cmp(&identity(b.2))));
-    let mut given: Vec<Option<Ranked>> =
-        candidates.into_iter().zip(scores).map(|(candidate, score)| Some(Ranked { candidate, score })).collect();
-    // room for all at once: they are many, and large
-    let mut ranked = Vec::with_capacity(given.len());
-    ranked.extend(order.into_iter().filter_map(|(_, _, at)| given.get_mut(at as usize)?.take()));
+    // in the memory where they lie; room for the ranked at once: they are many, and large
+    let mut given: Vec<Option<Candidate>> = candidates.into_iter().map(Some).collect();
+    let mut take = |at: usize| Some(Ranked { candidate: given.get_mut(at)?.take()?, score: *scores.get(at)? });
+    let mut ranked = Vec::with_capacity(order.len());
+    ranked.extend(order.into_iter().filter_map(|(_, _, at)| take(at as usize)));
     ranked
 }
 

@@ -7,11 +7,8 @@ impl Budget {
     /// of it is a debt, paid before the next job.
     pub fn book(&mut self, spending: &Spending, now_ms: i64) {
         let table = spending.table.filter(|_| !self.budgets.per_table.is_none());
-        if let Some(table) = table {
-            self.open(table, now_ms);
-        }
         let used = Amounts::from(&spending.used);
-        for (_, purse) in self.purses(table, spending.tenant.as_ref()).into_iter().flatten() {
+        for (_, purse) in self.open(table, spending.tenant.as_ref(), now_ms).into_iter().flatten() {
             // it takes no place among the jobs that run here
             purse.running = purse.running.saturating_add(1);
             purse.settle(&Amounts::default(), &used, now_ms);

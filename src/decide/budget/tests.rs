@@ -292,3 +292,27 @@ fn a_table_of_which_nothing_is_known_has_what_has_come_since() {
     let mut known = Budget::after(&budgets, now - Budget::remembers_ms(&LIMITS), &[], now);
     assert_eq!(asked(&mut known, 1, now), Ok(()));
 }
+
+#[test]
+fn of_many_tables_those_that_spent_nothing_are_let_go_and_no_others() {
+    let per_table = Limits { commits_per_hour: Some(2), ..Limits::default() };
+    let mut budget = Budget::new(&Budgets { per_table, ..of(&LIMITS) }, 0);
+    let bound = bound(0.0);
+    let ask = |n: usize| Ask { bound: &bound, bytes: 1, table: table(n as u128), tenant: None };
+    let used = |commits| Used { commits, ..Used::default() };
+    let held = budget.reserve_for(&ask(0), 0).unwrap();
+    for n in 1..=MOST_TABLES {
+        let reserved = budget.reserve_for(&ask(n), 0).unwrap();
+        budget.settle_used(reserved, &used(if n == 7 { 5 } else { 0 }), 0);
+    }
+    assert_eq!(budget.tables.len(), MOST_TABLES + 1);
+    // one that is known makes no room, a new one does
+    assert!(budget.reserve_for(&ask(7), 0).unwrap_err().to_string().starts_with("the table's budget holds"));
+    assert_eq!(budget.tables.len(), MOST_TABLES + 1);
+    let new = budget.reserve_for(&ask(MOST_TABLES + 1), 0).unwrap();
+    let mut kept: Vec<_> = budget.tables.keys().copied().collect();
+    kept.sort_unstable();
+    assert_eq!(kept, [table(0), table(7), table(MOST_TABLES as u128 + 1)].map(Option::unwrap));
+    assert!(budget.reserve_for(&ask(7), 0).is_err());
+    [held, new].into_iter().for_each(|held| budget.settle_used(held, &used(0), 0));
+}
