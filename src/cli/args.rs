@@ -258,6 +258,9 @@ pub struct Tune {
     /// A table with its snapshots, as `catalog.namespace.table`
     #[arg(long, value_name = "TABLE")]
     pub table: Option<TableName>,
+    /// The table's branch [default: main]
+    #[arg(long = "branch", visible_alias = "ref", value_name = "BRANCH", conflicts_with = "recording")]
+    pub reference: Option<String>,
     /// What is to be had: `files` for no more GB-hours than now, `gb-hours` for no more files than
     /// now, or the least sum of both
     #[arg(long, value_name = "files|gb-hours|balanced", default_value = "balanced")]

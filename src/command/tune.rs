@@ -1,5 +1,6 @@
 //! `tune`: the policy that does best on a recording, or on a table's own history.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
@@ -8,7 +9,7 @@ use crate::app::App;
 use crate::cli::args::Tune;
 use crate::cli::show::Column;
 use crate::cli::{Exit, human, show};
-use crate::model::ident::{MAIN, TableName};
+use crate::model::ident::{MAIN, TableName, beside_main};
 use crate::model::policy::Policy;
 use crate::replay::history;
 use crate::replay::play::Setup;
@@ -23,7 +24,10 @@ use super::{Failure, load, policy};
 pub async fn run(settings: Settings, args: &Tune, json: bool) -> Result<Exit, Failure> {
     let (trace, source) = match (&args.recording, &args.table) {
         (Some(recording), _) => (of_recording(recording)?, format!("the recording {}", recording.display())),
-        (None, Some(name)) => (of_table(settings, name).await?, format!("the snapshots of {name}")),
+        (None, Some(name)) => {
+            let on = args.reference.as_ref().map(|branch| format!(" on {branch}")).unwrap_or_default();
+            (of_table(settings, name, args.reference.as_deref().unwrap_or(MAIN)).await?, format!("the snapshots of {name}{on}"))
+        }
         (None, None) => return Err(Failure::new(Exit::Usage, "give --recording FILE or --table TABLE")),
     };
     if trace.events.iter().all(|event| event.change.is_base) {
@@ -53,12 +57,16 @@ fn of_recording(path: &Path) -> Result<Trace, Failure> {
     Ok(tracer.end())
 }
 
-async fn of_table(settings: Settings, name: &TableName) -> Result<Trace, Failure> {
+async fn of_table(settings: Settings, name: &TableName, branch: &str) -> Result<Trace, Failure> {
     let app = App::new(settings).await?;
-    let table = load(&app, name, MAIN).await?;
+    let table = load(&app, name, branch).await?;
     let view = table.view();
+    if view.head.is_none() && branch != MAIN {
+        return Err(Failure::new(Exit::NotFound, format!("{name} has no branch `{branch}`")));
+    }
     let traced = Traced {
         ident: view.ident,
+        branch: beside_main(branch),
         name: name.clone(),
         tenant: app.settings.tenant_of(&name.to_string()).map(|t| t.name.clone()),
         properties: view.properties.clone(),
@@ -73,6 +81,7 @@ async fn of_table(settings: Settings, name: &TableName) -> Result<Trace, Failure
 /// The policy as a settings file, with what speaks for it.
 fn file(tuned: &Tuned, trace: &Trace, source: &str, args: &Tune) -> String {
     let mut text = String::new();
+    let tables: BTreeSet<_> = trace.tables.iter().map(|table| table.ident).collect();
     let mut say = |line: String| {
         let _ = writeln!(text, "{line}");
     };
@@ -82,7 +91,7 @@ fn file(tuned: &Tuned, trace: &Trace, source: &str, args: &Tune) -> String {
         human::moment(trace.from_ms),
         human::moment(trace.to_ms),
         trace.events.len(),
-        human::some(trace.tables.len() as u64, "table")
+        human::some(tables.len() as u64, "table")
     ));
     say(format!("# Objective: {}, {}.", args.objective.name(), args.objective.words()));
     say(format!("# {} settings tried, seed {}. As a model plays them:", tuned.tried, args.seed));

@@ -200,15 +200,15 @@ impl<'de> Deserialize<'de> for Key {
 }
 
 impl Key {
-    /// Of a partition of a table's `main`.
-    pub fn on_main(table: TableIdent, scope: PartitionKey) -> Self {
-        Self { table, branch: None, scope }
+    /// Of a partition on a table's branch.
+    pub fn of(table: TableIdent, branch: Option<&Arc<str>>, scope: &PartitionKey) -> Self {
+        Self { table, branch: branch.cloned(), scope: scope.clone() }
     }
 }
 
 /// The name of a candidate.
 pub fn key(of: &Candidate) -> Key {
-    Key { table: of.table, branch: of.context.branch.clone(), scope: of.scope.clone() }
+    Key::of(of.table, of.context.branch.as_ref(), &of.scope)
 }
 
 /// See [`Line::Round`].
@@ -420,7 +420,7 @@ mod tests {
     fn a_key_names_its_branch_where_that_is_not_main_and_reads_back_equal() {
         let table = TableIdent::iceberg(uuid::Uuid::from_u128(7));
         let scope = PartitionKey { spec_id: 3, tuple: Arc::from([Some(Value::Decimal(i128::MIN)), Some(Value::Uuid(u128::MAX)), None]) };
-        let main = Key::on_main(table, scope.clone());
+        let main = Key::of(table, None, &scope);
         let audit = Key { branch: Some("audit".into()), ..main.clone() };
         for key in [&main, &audit] {
             let text = serde_json::to_string(key).unwrap();

@@ -203,7 +203,7 @@ impl<'a> Play<'a> {
             in_flight: false,
             verdict: Verdict::Not { reason: Reason::Healthy },
         });
-        self.by_key.insert(Key::on_main(table.ident, event.scope.clone()), at);
+        self.by_key.insert(Key::of(table.ident, table.branch.as_ref(), &event.scope), at);
         self.at.insert(key, at);
         Some(at)
     }
@@ -246,7 +246,7 @@ impl<'a> Play<'a> {
     fn judge(&mut self, place: usize) {
         let Some((table, policy, at)) = self.table(place) else { return };
         let Some(of) = self.places.get_mut(place) else { return };
-        let key = Key::on_main(table.ident, of.scope.clone());
+        let key = Key::of(table.ident, table.branch.as_ref(), &of.scope);
         if of.part.files() == 0 {
             self.pending.remove(&key);
             return;
@@ -269,8 +269,13 @@ impl<'a> Play<'a> {
         self.totals.decided(&decision.verdict);
         self.changed = true;
         match Candidate::wanted(&decision, policy, &self.setup.budgets, table.tenant.as_ref()).filter(|_| policy.act) {
-            Some(candidate) => drop(self.pending.insert(key, candidate)),
-            None => drop(self.pending.remove(&key)),
+            Some(mut candidate) => {
+                candidate.context.branch.clone_from(&table.branch);
+                self.pending.insert(key, candidate);
+            }
+            None => {
+                self.pending.remove(&key);
+            }
         }
         if let Some(at_ms) = again(&decision, policy).filter(|at_ms| *at_ms > self.now_ms) {
             self.push(at_ms, Next::Judge(place));

@@ -141,7 +141,7 @@ impl Recorded {
                 job.at_ms
             }
             Line::Closed(closed) => {
-                self.stands(Key { table: closed.table, branch: closed.branch.clone(), scope: closed.scope.clone() }, None, closed.at_ms);
+                self.stands(Key::of(closed.table, closed.branch.as_ref(), &closed.scope), None, closed.at_ms);
                 closed.at_ms
             }
             Line::Round(made) => made.at_ms,
@@ -164,7 +164,7 @@ impl Recorded {
 
     fn judged(&mut self, judged: &Judged) {
         let now = (judged.traits.data_files, judged.traits.delete_file_count);
-        self.stands(Key { table: judged.table, branch: judged.branch.clone(), scope: judged.scope.clone() }, Some(now), judged.at_ms);
+        self.stands(Key::of(judged.table, judged.branch.as_ref(), &judged.scope), Some(now), judged.at_ms);
     }
 
     fn stands(&mut self, key: Key, now: Option<(u64, u64)>, at_ms: i64) {

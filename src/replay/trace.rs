@@ -66,7 +66,7 @@ impl Change {
 pub struct Event {
     /// When, in milliseconds since the epoch.
     pub at_ms: i64,
-    /// The table, by its place in the trace.
+    /// The table and branch, by their place in the trace.
     pub table: usize,
     /// The partition.
     pub scope: PartitionKey,
@@ -74,11 +74,13 @@ pub struct Event {
     pub change: Change,
 }
 
-/// A table of a trace.
+/// A table of a trace, on one of its branches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traced {
     /// Identity.
     pub ident: TableIdent,
+    /// The branch; `None` for `main`.
+    pub branch: Option<Arc<str>>,
     /// Its name.
     pub name: TableName,
     /// Whose it is.
@@ -94,7 +96,7 @@ pub struct Traced {
 /// What writers did.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
-    /// The tables.
+    /// The tables, once for each branch.
     pub tables: Vec<Traced>,
     /// The changes, by time.
     pub events: Vec<Event>,
@@ -191,7 +193,8 @@ struct Seen {
 #[derive(Default)]
 pub struct Tracer {
     trace: Trace,
-    places: HashMap<TableIdent, usize>,
+    /// Where a table's branches are in the trace.
+    places: HashMap<TableIdent, BTreeMap<Option<Arc<str>>, usize>>,
     seen: HashMap<Key, Seen>,
     begun: bool,
 }
@@ -200,10 +203,6 @@ impl Tracer {
     /// The next line.
     pub fn line(&mut self, line: &Line) {
         match line {
-            // the model knows tables of one branch
-            Line::Judged(judged) if judged.branch.is_some() => self.moment(judged.at_ms),
-            Line::Job(job) if job.branch.is_some() => self.moment(job.at_ms),
-            Line::Closed(closed) if closed.branch.is_some() => self.moment(closed.at_ms),
             Line::Begins(begins) => self.begins(begins),
             Line::Table(table) => self.table(table),
             Line::Judged(judged) => self.judged(judged),
@@ -239,24 +238,44 @@ impl Tracer {
     fn table(&mut self, table: &Table) {
         let traced = Traced {
             ident: table.ident,
+            branch: None,
             name: table.name.clone(),
             tenant: table.tenant.clone(),
             properties: table.properties.clone(),
             policy: table.policy.clone(),
             created_ms: 0,
         };
-        match self.places.get(&table.ident).and_then(|at| self.trace.tables.get_mut(*at)) {
-            Some(known) => *known = Traced { created_ms: known.created_ms, ..traced },
-            None => {
-                self.places.insert(table.ident, self.trace.tables.len());
-                self.trace.tables.push(traced);
+        let places = self.places.entry(table.ident).or_default();
+        if places.is_empty() {
+            places.insert(None, self.trace.tables.len());
+            self.trace.tables.push(traced);
+            return;
+        }
+        for at in places.values() {
+            if let Some(known) = self.trace.tables.get_mut(*at) {
+                *known = Traced { branch: known.branch.take(), created_ms: known.created_ms, ..traced.clone() };
             }
         }
     }
 
+    /// Where a table's branch is in the trace; it has the table's settings.
+    fn place(&mut self, table: &TableIdent, branch: Option<&Arc<str>>) -> Option<usize> {
+        let places = self.places.get_mut(table)?;
+        let branch = branch.cloned();
+        if let Some(at) = places.get(&branch) {
+            return Some(*at);
+        }
+        let like = self.trace.tables.get(*places.values().next()?)?;
+        let of_branch = Traced { branch: branch.clone(), created_ms: 0, ..like.clone() };
+        let at = self.trace.tables.len();
+        places.insert(branch, at);
+        self.trace.tables.push(of_branch);
+        Some(at)
+    }
+
     fn job(&mut self, job: &Job) {
         self.moment(job.at_ms);
-        let seen = self.seen.get_mut(&Key::on_main(job.table, job.scope.clone())).filter(|_| job.snapshot_id.is_some());
+        let seen = self.seen.get_mut(&Key::of(job.table, job.branch.as_ref(), &job.scope)).filter(|_| job.snapshot_id.is_some());
         seen.into_iter().for_each(|seen| seen.jobs.push(job.clone()));
     }
 
@@ -266,11 +285,11 @@ impl Tracer {
         if judged.in_flight {
             return;
         }
-        let Some(at) = self.places.get(&judged.table).copied() else { return };
+        let Some(at) = self.place(&judged.table, judged.branch.as_ref()) else { return };
         let Some(table) = self.trace.tables.get_mut(at) else { return };
         table.created_ms = judged.created_ms;
         let scale = table.policy.scale;
-        let (traits, key) = (&judged.traits, Key::on_main(judged.table, judged.scope.clone()));
+        let (traits, key) = (&judged.traits, Key::of(judged.table, judged.branch.as_ref(), &judged.scope));
         let deletes =
             Deletes { files: traits.delete_file_count, positions: traits.position_delete_records, keys: traits.equality_delete_records };
         let now = Seen { snapshot_id: judged.snapshot_id, sums: Sums::of(traits), records: traits.records, deletes, jobs: Vec::new() };
@@ -285,8 +304,8 @@ impl Tracer {
 
     fn closed(&mut self, closed: &Closed) {
         self.moment(closed.at_ms);
-        let Some(at) = self.places.get(&closed.table).copied() else { return };
-        let Some(before) = self.seen.remove(&Key::on_main(closed.table, closed.scope.clone())) else { return };
+        let Some(at) = self.place(&closed.table, closed.branch.as_ref()) else { return };
+        let Some(before) = self.seen.remove(&Key::of(closed.table, closed.branch.as_ref(), &closed.scope)) else { return };
         let scale = self.trace.tables.get(at).map_or(Policy::default().scale, |table| table.policy.scale);
         self.push(closed.at_ms, at, &closed.scope, before.to(&Seen::none(), &scale));
     }

@@ -59,6 +59,24 @@ async fn a_branch_that_is_named_is_compacted_listed_and_undone_by_hand_and_main_
 }
 
 #[tokio::test]
+async fn a_policy_is_tuned_on_the_snapshots_of_the_branch_that_is_named() {
+    let place = Place::new("");
+    given(&place).await;
+    let on = |branch| ["tune", "--table", NAME, "--branch", branch, "--trials", "5"];
+    let told = place.run(&on("audit")).await.expect(0).out;
+    let main = place.run(&on("main")).await.expect(0).out;
+    let changes = |text: &str| text.lines().nth(1).and_then(|line| line.split(", ").nth(1)).map(str::to_owned);
+    assert!(
+        told.contains("on the snapshots of lake.ns.t on audit,") && main.contains("on the snapshots of lake.ns.t on main,"),
+        "{told}{main}"
+    );
+    assert_eq!((changes(&main), changes(&told)), (Some("5 changes of 1 table.".into()), Some("7 changes of 1 table.".into())));
+    let nowhere = place.run(&on("nowhere")).await.expect(7);
+    assert!(nowhere.err.contains("nowhere"), "{}", nowhere.err);
+    place.run(&["tune", "--recording", "r.jsonl", "--branch", "audit"]).await.expect(2);
+}
+
+#[tokio::test]
 async fn a_branchs_commit_that_a_crash_left_is_found_or_cleared_on_its_branch() {
     for (point, lands) in [("manifests-written", false), ("catalog-answered", true), ("outcome-journaled", true)] {
         let place = Place::new("[defaults]\nbranches = [\"audit\", \"main\"]\n");

@@ -21,6 +21,7 @@ fn scope(day: i32) -> PartitionKey {
 fn traced(n: usize, policy: &Policy) -> Traced {
     Traced {
         ident: TableIdent::iceberg(uuid::Uuid::from_u128(n as u128)),
+        branch: None,
         name: TableName::new("lake", "db", &format!("t{n}")),
         tenant: None,
         properties: BTreeMap::new(),

@@ -13,8 +13,11 @@ use afterwrite::model::partition::PartitionKey;
 use afterwrite::model::plan::Plan;
 use afterwrite::model::policy::{BudgetLimits, Policy};
 use afterwrite::replay::exact::Replay;
+use afterwrite::replay::play::{Setup, play};
 use afterwrite::replay::read;
 use afterwrite::replay::recorder::Recorder;
+use afterwrite::replay::totals::{Recorded, Totals};
+use afterwrite::replay::trace::Tracer;
 use afterwrite::serve::backend::Backend;
 
 use super::world::{World, append_small, event, rows};
@@ -237,10 +240,21 @@ async fn a_recording_of_two_branches_is_decided_again_as_it_was() {
     process.look_at(&table).await;
     assert_eq!(process.seen.rewrites(), 2);
     process.stop().await;
-    let mut replay = Replay::default();
-    read::each(&path, |line| replay.line(&line)).unwrap();
+    let (mut replay, mut tracer, mut recorded) = (Replay::default(), Tracer::default(), Recorded::default());
+    read::each(&path, |line| {
+        replay.line(&line);
+        tracer.line(&line);
+        recorded.line(&line);
+    })
+    .unwrap();
     let exact = replay.end();
     assert_eq!((exact.differing, exact.differences), (0, vec![]));
+    // the model plays both: 9 files become one, and 18 on the branch
+    let trace = tracer.end();
+    let did = |totals: Totals| (totals.jobs, totals.lost, totals.files_dropped, totals.files_at_end);
+    assert_eq!(trace.tables.iter().map(|t| t.branch.as_deref()).collect::<Vec<_>>(), [None, Some("audit")]);
+    assert_eq!(did(play(&trace, &Setup::of(&trace))), (2, 0, 25, 2));
+    assert_eq!(did(recorded.end()), (2, 0, 25, 2));
     let text = std::fs::read_to_string(&path).unwrap();
     let of = |kind: &str| text.lines().filter(|line| line.starts_with(&format!("{{\"{kind}\""))).count();
     let on = |kind: &str| text.lines().filter(|l| l.starts_with(&format!("{{\"{kind}\"")) && l.contains("\"audit\"")).count();

@@ -299,6 +299,7 @@ async fn a_tables_own_snapshots_tell_what_writers_did() {
     let loaded = table.load().await;
     let traced = afterwrite::replay::trace::Traced {
         ident: loaded.view.ident,
+        branch: None,
         name: table.name.clone(),
         tenant: None,
         properties: Default::default(),
